@@ -1,0 +1,8 @@
+"""Traces of other profilers, in pasta's tables: ``detect`` and ``import_files``."""
+
+from __future__ import annotations
+
+from pasta.importers.base import ImportSummary, Kind
+from pasta.importers.detect import detect
+
+__all__ = ["ImportSummary", "Kind", "detect"]
