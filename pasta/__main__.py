@@ -1,0 +1,5 @@
+"""``python -m pasta`` is ``pasta``."""
+
+from pasta.cli.main import main
+
+main()
