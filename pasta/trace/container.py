@@ -1,0 +1,172 @@
+"""The two forms of a sealed trace, one file or one directory, read alike: a manifest and the parts of each table.
+
+A trace is untrusted input. Nothing is unpacked to the disk, a member counts only when its path is one that
+``TraceWriter`` makes, and no more bytes are read than the file has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from pasta.errors import PastaError
+from pasta.schema import SCHEMA_VERSION
+from pasta.trace.writer import FORMAT, MANIFEST
+
+#: TABLE/part-N.parquet or TABLE/rank=R/part-N.parquet
+_PART = re.compile(r"([a-z_]{1,64})/(?:rank=(-?\d{1,10})/)?part-(\d{1,10})\.parquet")
+_MANIFEST_BYTES = 64 << 20
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+
+RECORD_AGAIN = "record or import it again"
+
+
+class Container(Protocol):
+    """A sealed trace on the disk."""
+
+    #: Parts of each table, ordered by rank and number.
+    parts: dict[str, list[str]]
+
+    def manifest_text(self) -> bytes:
+        """Return the bytes of manifest.json."""
+
+    def part(self, member: str) -> Path | bytes:
+        """Return what polars scans for one part."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class Directory:
+    """A trace in directory form: polars maps its Parquet files into memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        members = (
+            Path(folder, file).relative_to(path).as_posix() for folder, _, files in os.walk(path) for file in files
+        )
+        self.parts = sort_parts(members)
+
+    def manifest_text(self) -> bytes:
+        with (self._path / MANIFEST).open("rb") as file:
+            return file.read(_MANIFEST_BYTES)
+
+    def part(self, member: str) -> Path:
+        return self._path / member
+
+    def close(self) -> None:
+        return None
+
+
+class File:
+    """A trace in one file: a ZIP of stored members.
+
+    Polars cannot scan a range of a file, so the parts of a table are read into memory, still compressed, when the
+    table is first asked for; polars then scans those bytes without a further copy. Their CRC-32 is checked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise broken(path, str(error)) from error
+        size = path.stat().st_size
+        members = {}
+        for info in self._zip.infolist():
+            if info.filename == MANIFEST or _PART.fullmatch(info.filename):
+                if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                    raise broken(path, f"its member {info.filename} is compressed")
+                members[info.filename] = info
+        if sum(info.file_size for info in members.values()) > size:
+            raise broken(path, "its members are larger than the file")
+        if MANIFEST not in members:
+            raise not_a_trace(path)
+        self.parts = sort_parts(members)
+
+    def manifest_text(self) -> bytes:
+        return self._read(MANIFEST)
+
+    def part(self, member: str) -> bytes:
+        return self._read(member)
+
+    def close(self) -> None:
+        self._zip.close()
+
+    def _read(self, member: str) -> bytes:
+        try:
+            return self._zip.read(member)
+        except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+            raise broken(self._path, f"{member}: {error}") from error
+
+
+def sort_parts(members: Any) -> dict[str, list[str]]:
+    """Group the members that are parts by table, in the order of rank (none first) and number."""
+    found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for member in members:
+        if match := _PART.fullmatch(member):
+            table, rank, number = match.groups()
+            found[table].append((-(1 << 40) if rank is None else int(rank), int(number), member))
+    return {table: [member for *_, member in sorted(parts)] for table, parts in sorted(found.items())}
+
+
+def is_zip(path: Path) -> bool:
+    """Return whether the file starts like a ZIP file."""
+    with path.open("rb") as file:
+        return file.read(4) in _ZIP_MAGIC
+
+
+def open_container(path: Path) -> Container:
+    """Return the sealed trace at ``path``; raises ``PastaError`` when it is none."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            if not (path / MANIFEST).is_file():
+                raise not_a_trace(path)
+            return Directory(path)
+        if not stat.S_ISREG(mode):
+            raise not_a_trace(path)
+        if path.stat().st_size == 0:
+            raise PastaError(f"{path} is empty", RECORD_AGAIN)
+        if not is_zip(path):
+            raise not_a_trace(path)
+        return File(path)
+    except FileNotFoundError as error:
+        raise PastaError(f"{path} does not exist", "check the path of the trace") from error
+    except OSError as error:
+        raise PastaError(f"cannot read {path}: {error.strerror or error}", "check its permissions") from error
+
+
+def read_manifest(container: Container, path: Path) -> dict[str, Any]:
+    """Return the manifest; raises ``PastaError`` when it is broken or of a newer schema."""
+    try:
+        manifest = json.loads(container.manifest_text())
+    except (ValueError, RecursionError) as error:
+        raise broken(path, f"its {MANIFEST} is not JSON ({error})") from error
+    except OSError as error:
+        raise PastaError(f"cannot read {path}: {error.strerror or error}", "check its permissions") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise not_a_trace(path)
+    version = manifest.get("schema_version")
+    if not isinstance(version, int):
+        raise broken(path, f"its {MANIFEST} has no schema_version")
+    if version > SCHEMA_VERSION:
+        raise PastaError(
+            f"{path} has schema version {version}, this pasta reads up to {SCHEMA_VERSION}",
+            "upgrade pasta: pip install --upgrade pasta-profiler",
+        )
+    return manifest
+
+
+def broken(path: Path, why: str) -> PastaError:
+    return PastaError(f"{path} is damaged: {why}", RECORD_AGAIN)
+
+
+def not_a_trace(path: Path) -> PastaError:
+    return PastaError(f"{path} is not a pasta trace", "`pasta import` converts other profilers' files")

@@ -1,0 +1,87 @@
+"""Open a trace, in any of its forms, and read its tables lazily."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import polars as pl
+
+from pasta.schema import TABLES
+from pasta.trace.container import Container, broken, open_container, read_manifest
+from pasta.trace.frames import empty_frame, find_table, full_schema
+
+
+class Trace:
+    """A trace that is open for reading.
+
+    ``trace.kernel`` or ``trace.table("kernel")`` is a ``polars.LazyFrame`` with every column of the schema, whatever
+    version of pasta wrote the trace and whether or not it has rows. A table is not touched before it is asked for.
+    Close the trace, or use it in a ``with`` block; frames must be collected before that.
+    """
+
+    def __init__(self, path: Path, container: Container, manifest: dict[str, Any], notes: list[str]) -> None:
+        #: What the user opened.
+        self.path = path
+        #: Contents of manifest.json.
+        self.manifest = manifest
+        #: What a reader should know about how the trace was read, as sentences; usually none.
+        self.notes = notes
+        self._container = container
+        self._tables: dict[str, pl.LazyFrame] = {}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Trace:
+        """Open ``path``: a trace file, a trace directory, or the directory of a recording that was not sealed.
+
+        Raises ``PastaError`` when there is no trace, it is damaged, or its schema is newer than this pasta's.
+        """
+        path = Path(path)
+        container = open_container(path)
+        return cls(path, container, read_manifest(container, path), [])
+
+    @property
+    def present(self) -> frozenset[str]:
+        """Names of the tables that have rows."""
+        return frozenset(self._container.parts) & TABLES.keys()
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return the table called ``name``; raises ``PastaError`` when the schema has no such table."""
+        if name not in self._tables:
+            self._tables[name] = self._scan(name)
+        return self._tables[name]
+
+    def __getattr__(self, name: str) -> pl.LazyFrame:
+        if name in TABLES:
+            return self.table(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def close(self) -> None:
+        """Let go of the file. Frames that were not collected can no longer be."""
+        self._tables.clear()
+        self._container.close()
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _scan(self, name: str) -> pl.LazyFrame:
+        table = find_table(name)
+        members = self._container.parts.get(name)
+        if not members:
+            return empty_frame(table).lazy()
+        parts = [pl.scan_parquet(self._container.part(member), hive_partitioning=False) for member in members]
+        try:
+            schemas = [part.collect_schema() for part in parts]
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise broken(self.path, f"table `{name}` is not Parquet ({error})") from error
+        extra = {column for schema in schemas for column in schema.names()} - empty_frame(table).schema.keys()
+        if extra:
+            self.notes.append(f"columns that this pasta does not know were left out of `{name}`: {sorted(extra)}")
+        return pl.concat([full_schema(part, schema, table) for part, schema in zip(parts, schemas, strict=True)])

@@ -1,0 +1,180 @@
+"""Write a trace: any number of frames for any table, in bounded memory, sealed at once or not at all.
+
+A trace holds the same members in both forms, as paths in a directory or as stored members of a ZIP file::
+
+    manifest.json
+    kernel/part-0.parquet            rows of processes that have no rank
+    kernel/rank=3/part-0.parquet     rows of rank 3
+
+A part has at most ``PART_ROWS`` rows, compressed with zstd. The column `rank` is in the parts too, so that each is
+complete in itself; the folders let DuckDB, Spark, Dask and polars skip ranks (hive layout). Rows without a rank are
+not put in a folder for null, so the trace of one process shows no sign of ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import polars as pl
+
+import pasta
+from pasta.errors import PastaError
+from pasta.schema import SCHEMA_VERSION, Table
+from pasta.trace.frames import conform, find_table
+
+Form = Literal["file", "dir"]
+
+#: Rows held in memory before a part is written, of all tables together, and so the largest part.
+PART_ROWS = 1 << 19
+#: Rows that share statistics: a reader that wants a time or a rank skips the others.
+ROW_GROUP_ROWS = 1 << 17
+
+MANIFEST = "manifest.json"
+#: First member of every manifest: what tells a trace from any other ZIP file or directory.
+FORMAT = "pasta-trace"
+
+
+class TraceWriter:
+    """Writes the trace ``path`` as one file or as a directory; see the module's docstring for the layout.
+
+    A context manager: leaving the block seals ``path`` atomically, an exception leaves nothing behind. ``manifest``
+    takes whatever describes the trace (JSON values); the writer adds ``format``, ``schema_version``,
+    ``pasta_version``, ``rows`` (per table) and ``time_span_ns`` (first start and last end of any row, or null).
+
+    Raises ``PastaError`` when ``path`` exists and ``overwrite`` is false, or when it cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], form: Form = "file", *, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        self.form: Form = form
+        self.manifest: dict[str, Any] = {}
+        self.rows: Counter[str] = Counter()
+        self._span: tuple[int, int] | None = None
+        self._held: dict[str, list[pl.DataFrame]] = {}
+        self._held_rows: Counter[str] = Counter()
+        self._parts: Counter[str] = Counter()
+        if not overwrite and os.path.lexists(self.path):
+            raise PastaError(f"{self.path} exists", "choose another name or pass --force-overwrite")
+        try:
+            self._staging = Path(
+                tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".sealing", dir=self.path.parent)
+            )
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+        self._target = self._staging / "trace"
+        self._zip: zipfile.ZipFile | None = None
+        if form == "file":
+            self._zip = zipfile.ZipFile(self._target, "w", zipfile.ZIP_STORED)
+        else:
+            self._target.mkdir()
+
+    def append(self, table: str, frame: pl.DataFrame) -> None:
+        """Add the rows of ``frame`` to ``table``; columns that it lacks become null (see ``frames.conform``)."""
+        described = find_table(table)
+        rows = conform(frame, described)
+        if rows.is_empty():
+            return
+        self.rows[table] += rows.height
+        self._extend_span(rows, described)
+        for part in rows.iter_slices(PART_ROWS):
+            self._held.setdefault(table, []).append(part)
+            self._held_rows[table] += part.height
+            while self._held_rows.total() >= PART_ROWS:
+                self._flush(self._held_rows.most_common(1)[0][0])
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._seal()
+        except OSError as failure:
+            raise _cannot_write(self.path, failure) from failure
+        finally:
+            if self._zip is not None and self._zip.fp is not None:
+                self._zip.close()
+            shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _extend_span(self, rows: pl.DataFrame, table: Table) -> None:
+        names = [str(name) for name in ("start_ns", "end_ns") if name in rows.columns]
+        if not names or table.name == "clock":
+            return
+        low, high = rows.select(low=pl.min_horizontal(pl.min(*names)), high=pl.max_horizontal(pl.max(*names))).row(0)
+        if low is not None:
+            before = self._span or (low, high)
+            self._span = (min(before[0], low), max(before[1], high))
+
+    def _flush(self, table: str) -> None:
+        rows = pl.concat(self._held.pop(table))
+        del self._held_rows[table]
+        for (rank,), part in rows.partition_by("rank", as_dict=True, maintain_order=True).items():
+            folder = table if rank is None else f"{table}/rank={rank}"
+            self._write(f"{folder}/part-{self._parts[folder]}.parquet", part)
+            self._parts[folder] += 1
+
+    def _write(self, member: str, part: pl.DataFrame) -> None:
+        if self._zip is not None:
+            parquet = BytesIO()
+            part.write_parquet(parquet, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+            self._zip.writestr(member, parquet.getbuffer())
+        else:
+            file = self._target / member
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part.write_parquet(file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+
+    def _seal(self) -> None:
+        for table in list(self._held):
+            self._flush(table)
+        text = json.dumps(self._complete_manifest(), indent=2, ensure_ascii=False) + "\n"
+        if self._zip is not None:
+            self._zip.writestr(MANIFEST, text)
+            self._zip.close()
+        else:
+            (self._target / MANIFEST).write_text(text, encoding="utf-8")
+        replace(self._target, self.path)
+
+    def _complete_manifest(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "schema_version": SCHEMA_VERSION,
+            "pasta_version": pasta.__version__,
+            **self.manifest,
+            "rows": dict(sorted(self.rows.items())),
+            "time_span_ns": list(self._span) if self._span else None,
+        }
+
+
+def replace(new: Path, path: Path) -> None:
+    """Put ``new`` at ``path``. A directory that stands there is kept as ``PATH.recording`` until the new one is there,
+    so a crash in between loses nothing (``Trace.open`` looks there too)."""
+    if not path.is_dir() or path.is_symlink():
+        if new.is_dir() and os.path.lexists(path):
+            path.unlink()
+        os.replace(new, path)
+        return
+    aside = set_aside(path)
+    shutil.rmtree(aside, ignore_errors=True)
+    os.rename(path, aside)
+    os.rename(new, path)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Return where a recording stands while its sealed trace takes its place."""
+    return path.with_name(path.name + ".recording")
+
+
+def _cannot_write(path: Path, error: OSError) -> PastaError:
+    return PastaError(f"cannot write {path}: {error.strerror or error}", "choose another place with --output")
