@@ -36,6 +36,7 @@ inline bool recording() { return (gate_state.load(std::memory_order_relaxed) & k
 
 // True when `-t/--trace` asks for this table (all do by default, see session/options.h).
 bool traces(TableId table);
+bool traces_all_api();  // -t api=all: every call, not only those that move, launch, create or wait
 
 // Decides, once per launch and in launch order, whether this kernel is recorded: --kernels regex,
 // --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording().
