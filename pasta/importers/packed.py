@@ -24,6 +24,9 @@ MAX_RATIO = 250
 
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\x00"
+#: First bytes of a rollback journal in use (else they are zero) and of a write-ahead log (two byte orders).
+_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+_WAL = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 
 @dataclass
@@ -159,8 +162,24 @@ def scratch() -> Iterator[Path]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a database that belongs to somebody else: read only, nothing created beside it."""
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)
+    """Open a database that belongs to somebody else: read only, nothing created beside it.
+
+    Raises ``PastaError`` while a journal says that it is being written, or that its writer died. One in WAL mode is
+    opened as immutable, because any other reader of it leaves a ``-wal`` and a ``-shm`` file behind.
+    """
+    with open(path, "rb") as file:
+        wal_mode = file.read(20)[18:19] == b"\x02"
+    for suffix, starts in (("-journal", (_JOURNAL,)), ("-wal", _WAL)):
+        journal = path.with_name(path.name + suffix)
+        if journal.exists():
+            with open(journal, "rb") as file:
+                if file.read(8).startswith(starts):
+                    raise PastaError(
+                        f"{path} is being written, or its writer was killed: {journal.name} holds a part of it",
+                        f"wait until it is done, or import a copy made with: sqlite3 {path.name} '.backup COPY'",
+                    )
+    mode = "mode=ro&immutable=1" if wal_mode else "mode=ro"
+    return sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=2.0)
 
 
 def columns(database: sqlite3.Connection, table: str) -> frozenset[str]:

@@ -1,0 +1,122 @@
+"""Somebody else's SQLite database, read with suspicion: any table or column may be missing, of another type or absurd.
+
+Only tables are read, never views or generated columns, so a hostile file cannot make a query run for ever: what a
+query costs is bounded by the file's size. Queries that sort or join spill to SQLite's own temporary files.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+from pasta.importers.packed import Source, connect, database_error
+
+#: Rows fetched at a time.
+FETCH_ROWS = 8192
+
+Row = tuple[Any, ...]
+
+
+class Database:
+    """One open database: ``tables`` maps the name of each table to its columns, in order."""
+
+    def __init__(self, source: Source, connection: sqlite3.Connection) -> None:
+        self.source = source
+        self._connection = connection
+        names = [row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        self.tables: Mapping[str, tuple[str, ...]] = {
+            name: tuple(str(row[1]) for row in self.rows(f"PRAGMA table_info({quote(name)})")) for name in names
+        }
+
+    def rows(self, query: str, parameters: Iterable[Any] = ()) -> Iterator[Row]:
+        """Yield the rows of ``query``; errors of SQLite become ``PastaError``."""
+        try:
+            with closing(self._connection.execute(query, tuple(parameters))) as cursor:
+                while batch := cursor.fetchmany(FETCH_ROWS):
+                    yield from batch
+        except sqlite3.Error as error:
+            raise database_error(self.source.path, error) from error
+
+    def value(self, query: str, parameters: Iterable[Any] = ()) -> Any:
+        """Return the first column of the first row, or None when there is no row."""
+        return next((row[0] for row in self.rows(query, parameters)), None)
+
+    def fill(self, table: str, columns: str, query: str) -> None:
+        """Make a temporary table, kept outside the file, from the rows of ``query`` (an index needs ``temp.``)."""
+        try:
+            self._connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
+            self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} {query}")
+        except sqlite3.Error as error:
+            raise database_error(self.source.path, error) from error
+
+    def insert(self, table: str, rows: Iterable[Row], width: int) -> None:
+        """Add ``rows`` of ``width`` values to a temporary table."""
+        try:
+            places = ", ".join("?" * width)
+            self._connection.executemany(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", rows)
+        except sqlite3.Error as error:
+            raise database_error(self.source.path, error) from error
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Return whether ``table`` is there with all of ``columns``."""
+        return table in self.tables and set(columns) <= set(self.tables[table])
+
+    def count(self, table: str) -> int:
+        """Return the number of rows of ``table``; 0 when it is not there."""
+        return int(self.value(f"SELECT count(*) FROM {quote(table)}")) if table in self.tables else 0
+
+    def column(self, table: str, name: str, alias: str = "") -> str:
+        """Return SQL for a whole number of ``table``; ``NULL`` where the column or a number in it is missing."""
+        if name not in self.tables.get(table, ()):
+            return "NULL"
+        full = f"{alias}.{quote(name)}" if alias else quote(name)
+        return f"CASE typeof({full}) WHEN 'integer' THEN {full} END"
+
+    def text(self, table: str, name: str, alias: str = "") -> str:
+        """Return SQL for text of ``table``; ``NULL`` where the column, or text in it, is missing or empty."""
+        if name not in self.tables.get(table, ()):
+            return "NULL"
+        return f"NULLIF(CAST({f'{alias}.' if alias else ''}{quote(name)} AS TEXT), '')"
+
+    def unplaced(self, table: str, used: Iterable[str]) -> Counter[str]:
+        """Return the columns of ``table`` besides ``used`` with their number of values that say something.
+
+        0, -1 and empty text are what the writers of these files put where they have nothing to say.
+        """
+        left = [name for name in self.tables.get(table, ()) if name not in set(used)]
+        if not left:
+            return Counter()
+        nothing = "(0, -1, 4294967295, '', '[]', '{}')"
+        sums = ", ".join(f"sum({quote(name)} NOT IN {nothing})" for name in left)
+        counts = next(self.rows(f"SELECT {sums} FROM {quote(table)}"))
+        return Counter({f"{table}.{name}": int(n) for name, n in zip(left, counts, strict=True) if n})
+
+
+def quote(name: str) -> str:
+    """Return ``name`` as a SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[Database]:
+    """The database ``source``, unpacked where needed, open for reading only; ``PastaError`` when that is impossible."""
+    try:
+        connection = connect(source.plain)
+    except sqlite3.Error as error:
+        raise database_error(source.path, error) from error
+    with closing(connection):
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        yield _checked(source, connection)
+
+
+def _checked(source: Source, connection: sqlite3.Connection) -> Database:
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise database_error(source.path, error) from error
+    return Database(source, connection)
