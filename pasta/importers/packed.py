@@ -24,9 +24,8 @@ MAX_RATIO = 250
 
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\x00"
-#: First bytes of a rollback journal in use (else they are zero) and of a write-ahead log (two byte orders).
-_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-_WAL = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+#: The header of a rollback journal, as far as SQLite zeroes it when a transaction is over (journal_mode=PERSIST).
+_JOURNAL_HEADER = 28
 
 
 @dataclass
@@ -169,11 +168,11 @@ def connect(path: Path) -> sqlite3.Connection:
     """
     with open(path, "rb") as file:
         wal_mode = file.read(20)[18:19] == b"\x02"
-    for suffix, starts in (("-journal", (_JOURNAL,)), ("-wal", _WAL)):
+    for suffix in ("-journal", "-wal"):
         journal = path.with_name(path.name + suffix)
         if journal.exists():
             with open(journal, "rb") as file:
-                if file.read(8).startswith(starts):
+                if any(file.read(_JOURNAL_HEADER)):
                     raise PastaError(
                         f"{path} is being written, or its writer was killed: {journal.name} holds a part of it",
                         f"wait until it is done, or import a copy made with: sqlite3 {path.name} '.backup COPY'",
