@@ -19,22 +19,14 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.importers.packed import Source
-from pasta.schema import TABLES, Type, sealed_columns
+from pasta.schema import TABLES
+from pasta.trace.frames import frame_schema
 
 #: Rows that are turned into one frame.
 BATCH_ROWS = 65536
 
 #: Progress of an import: bytes read so far, bytes in all (both of the files as they are on disk).
 Progress = Callable[[int, int], None]
-
-_POLARS: Mapping[Type, type[pl.DataType]] = {
-    Type.I64: pl.Int64,
-    Type.I32: pl.Int32,
-    Type.F64: pl.Float64,
-    Type.BOOL: pl.Boolean,
-    Type.STR: pl.String,
-    Type.ENUM: pl.String,
-}
 
 
 class Kind(str, Enum):
@@ -84,11 +76,6 @@ class Appender(Protocol):
         """Add the rows of ``frame`` to ``table``."""
 
 
-def frame_schema(table: str) -> dict[str, type[pl.DataType]]:
-    """Return the columns of ``table`` in a sealed trace with their polars types (enumerations are text)."""
-    return {column.name: _POLARS[column.type] for column in sealed_columns(TABLES[table])}
-
-
 @dataclass
 class Report:
     """What an import has to say besides its rows; all of it ends up in the manifest, losses also in ``loss``."""
@@ -130,7 +117,7 @@ class Sink:
         """
         if not frame.height:
             return
-        schema = frame_schema(table)
+        schema = frame_schema(TABLES[table])
         unknown = [name for name in frame.columns if name not in schema]
         if unknown:
             raise KeyError(f"table {table} has no column {', '.join(unknown)}")
@@ -168,7 +155,7 @@ class Rows:
     """A buffer of tuples that becomes a frame every ``BATCH_ROWS`` rows. ``add`` is the hot path of every importer."""
 
     def __init__(self, sink: Sink, table: str, columns: Sequence[str]) -> None:
-        schema = frame_schema(table)
+        schema = frame_schema(TABLES[table])
         self._sink = sink
         self._table = table
         self._schema = {name: schema[name] for name in columns}
