@@ -1,0 +1,83 @@
+"""Builds the environment of the target: the doors to open and the options of the recording."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pasta.inject.icd import cpu_device_variables
+from pasta.inject.library import library_path, site_directory
+from pasta.inject.options import RecordOptions
+
+_INJECTIONS = {
+    "CUDA_INJECTION64_PATH": b"InitializeInjection",
+    "NVTX_INJECTION64_PATH": b"InitializeInjectionNvtx2",
+}
+
+
+@dataclass
+class TargetEnvironment:
+    """Variables to set for the target, and lines to tell the user about them."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def record_environment(
+    options: RecordOptions,
+    environment: Mapping[str, str],
+    command: Sequence[str] = (),
+    device: str | None = None,
+    registry: Path | None = None,
+) -> TargetEnvironment:
+    """Return what must be set on top of ``environment`` so that ``command`` is recorded.
+
+    ``registry`` is a directory in which the target's processes note the outputs they create; without it (for
+    ``pasta env``) nothing collects them, and what they leave is a valid trace as it is. Raises ``PastaError``
+    when the injected library is missing.
+    """
+    library = str(library_path())
+    target = TargetEnvironment()
+    variables = target.variables
+    variables["LD_PRELOAD"] = _prepend(library, environment.get("LD_PRELOAD"), ":")
+    variables["OPENCL_LAYERS"] = _prepend(library, environment.get("OPENCL_LAYERS"), ":")
+    variables["PYTHONPATH"] = _prepend(str(site_directory()), environment.get("PYTHONPATH"), ":")
+    _open_cuda(library, environment, target)
+
+    icd, note = cpu_device_variables(command, environment, device == "cpu")
+    variables.update(icd)
+    if note:
+        target.notes.append(note)
+
+    variables.update(options.variables())
+    if registry is not None:
+        variables["PASTA_RECORDING"] = uuid.uuid4().hex
+        variables["PASTA_REGISTRY"] = str(registry)
+        variables["PASTA_ANCHOR_NS"] = str(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+    return target
+
+
+def _open_cuda(library: str, environment: Mapping[str, str], target: TargetEnvironment) -> None:
+    """Open the CUDA and NVTX doors that this build of the library has, where nobody else stands in them.
+
+    Nothing reads the variables in a program without CUDA or NVTX; a library without the entry point would
+    make cuInit fail.
+    """
+    symbols = Path(library).read_bytes()
+    for name, entry in _INJECTIONS.items():
+        theirs = environment.get(name)
+        if entry + b"\0" not in symbols:
+            continue
+        if theirs and theirs != library:
+            target.notes.append(f"{name} is already set to {theirs}: that tool keeps it, pasta does without")
+        else:
+            target.variables[name] = library
+
+
+def _prepend(ours: str, theirs: str | None, separator: str) -> str:
+    """Put ``ours`` first in a path list, once."""
+    rest = [part for part in (theirs or "").split(separator) if part and part != ours]
+    return separator.join([ours, *rest])

@@ -1,0 +1,144 @@
+"""One recording from launch to sealed trace: environment, target, outputs, seal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pasta import __version__
+from pasta.inject.environment import record_environment
+from pasta.inject.launch import Ended, run
+from pasta.inject.options import RecordOptions
+from pasta.inject.output import (
+    claim,
+    default_name,
+    expand_early,
+    noted_outputs,
+    wait_for_writers,
+    write_record,
+)
+
+Form = Literal["file", "dir"]
+
+#: How long the launcher waits for children of the target that still write when the target has ended.
+_STRAGGLER_SECONDS = 2.0
+
+
+@dataclass
+class Recorded:
+    """What a recording left: how the target ended, the sealed traces, and lines to tell the user."""
+
+    ended: Ended
+    seconds: float
+    traces: list[Any] = field(default_factory=list)  # of pasta.trace.Summary
+    notes: list[str] = field(default_factory=list)
+
+
+class Recording:
+    """A recording that can be run once.
+
+    ``form`` None picks a file, or a directory when several ranks wrote into one output.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        options: RecordOptions,
+        *,
+        form: Form | None = None,
+        device: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command = list(command)
+        self._options = options
+        self._form = form
+        self._device = device
+        self._added = dict(environment or {})
+        self._record: dict[str, Any] = {}
+        self._claimed: Path | None = None
+
+    def run(self) -> Recorded:
+        """Run the target and seal what it left; raises ``PastaError`` when it could not be started."""
+        registry = Path(tempfile.mkdtemp(prefix="pasta-"))
+        try:
+            target = record_environment(
+                self._options, {**os.environ, **self._added}, self._command, self._device, registry
+            )
+            variables = {**self._added, **target.variables}
+            self._record = self._describe(variables)
+            pattern = expand_early(self._options.output) if self._options.output else ""
+            if pattern:  # refuse before anything starts
+                self._claim(pattern, variables)
+            began = time.monotonic()
+            try:
+                ended = run(self._command, lambda pid: self._prepare(pid, pattern, variables))
+            except BaseException:
+                if self._claimed is not None:
+                    shutil.rmtree(self._claimed, ignore_errors=True)
+                raise
+            recorded = Recorded(ended, time.monotonic() - began, notes=target.notes)
+            self._seal(registry, recorded)
+            return recorded
+        finally:
+            shutil.rmtree(registry, ignore_errors=True)
+
+    def _describe(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        digest = hashlib.sha256("\0".join(sorted(f"{k}={v}" for k, v in os.environ.items())).encode(errors="replace"))
+        return {
+            "pasta": __version__,
+            "command": self._command,
+            "directory": str(Path.cwd()),
+            "host": platform.node(),
+            "environment_sha256": digest.hexdigest(),
+            "options": {k: v for k, v in asdict(self._options).items() if v not in (None, "", False)},
+            "recording": variables["PASTA_RECORDING"],
+            "anchor_ns": int(variables["PASTA_ANCHOR_NS"]),
+            "anchor_realtime_ns": time.time_ns()
+            - (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(variables["PASTA_ANCHOR_NS"])),
+            "versions": {"python": platform.python_version(), "kernel": platform.release()},
+        }
+
+    def _claim(self, pattern: str, variables: Mapping[str, str]) -> None:
+        self._claimed = claim(pattern, self._options.force, self._record, variables["PASTA_RECORDING"])
+
+    def _prepare(self, pid: int, pattern: str, variables: Mapping[str, str]) -> Mapping[str, str]:
+        if not pattern:
+            pattern = default_name(self._command, pid).replace("%", "%%")
+            self._claim(pattern, variables)
+        output = pattern if self._claimed is None else str(self._claimed).replace("%", "%%")
+        return {**variables, "PASTA_OUTPUT": output}
+
+    def _seal(self, registry: Path, recorded: Recorded) -> None:
+        from pasta.trace.seal import RootEnd, seal
+
+        directories = noted_outputs(registry)
+        if self._claimed is not None and self._claimed not in directories:
+            directories.append(self._claimed)
+        if not directories:
+            recorded.notes.append("no process touched an accelerator or a framework: nothing was recorded")
+        for directory in directories:
+            write_record(directory, self._record)
+            if recorded.ended.gave_up:
+                recorded.notes.append(f"gave up waiting: {directory} is readable as it is")
+                continue
+            held = wait_for_writers(directory, _STRAGGLER_SECONDS)
+            if held:
+                recorded.notes.append(
+                    f"{len(held)} process(es) of the program still run: {directory} is readable as it is, and grows"
+                )
+                continue
+            end = RootEnd(
+                pid=recorded.ended.pid, status=recorded.ended.status, signal=recorded.ended.signal,
+                seconds=recorded.seconds,
+            )  # fmt: skip
+            recorded.traces.append(seal(directory, directory, form=self._form, root=end))
+
+
