@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 from pasta.errors import PastaError
 from pasta.schema import SCHEMA_VERSION
-from pasta.trace.writer import FORMAT, MANIFEST
+from pasta.trace.recording import is_recording
+from pasta.trace.writer import FORMAT, MANIFEST, set_aside
 
 #: TABLE/part-N.parquet or TABLE/rank=R/part-N.parquet
 _PART = re.compile(r"([a-z_]{1,64})/(?:rank=(-?\d{1,10})/)?part-(\d{1,10})\.parquet")
@@ -122,6 +123,20 @@ def is_zip(path: Path) -> bool:
         return file.read(4) in _ZIP_MAGIC
 
 
+def find_unsealed(path: Path) -> Path | None:
+    """Return the directory of the unsealed recording at ``path``, None when there is a trace or nothing.
+
+    When pasta was killed while it sealed, the recording stands beside ``path`` (see ``writer.replace``).
+    """
+    try:
+        if not path.exists() and set_aside(path).is_dir():
+            return set_aside(path)
+        unsealed = path.is_dir() and not (path / MANIFEST).is_file() and is_recording(path)
+        return path if unsealed else None
+    except OSError as error:
+        raise cannot_read(path, error) from error
+
+
 def open_container(path: Path) -> Container:
     """Return the sealed trace at ``path``; raises ``PastaError`` when it is none."""
     try:
@@ -140,7 +155,7 @@ def open_container(path: Path) -> Container:
     except FileNotFoundError as error:
         raise PastaError(f"{path} does not exist", "check the path of the trace") from error
     except OSError as error:
-        raise PastaError(f"cannot read {path}: {error.strerror or error}", "check its permissions") from error
+        raise cannot_read(path, error) from error
 
 
 def read_manifest(container: Container, path: Path) -> dict[str, Any]:
@@ -150,7 +165,7 @@ def read_manifest(container: Container, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise broken(path, f"its {MANIFEST} is not JSON ({error})") from error
     except OSError as error:
-        raise PastaError(f"cannot read {path}: {error.strerror or error}", "check its permissions") from error
+        raise cannot_read(path, error) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise not_a_trace(path)
     version = manifest.get("schema_version")
@@ -162,6 +177,15 @@ def read_manifest(container: Container, path: Path) -> dict[str, Any]:
             "upgrade pasta: pip install --upgrade pasta-profiler",
         )
     return manifest
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return ``value`` when it is a list, else an empty one: a manifest may hold anything."""
+    return value if isinstance(value, list) else []
+
+
+def cannot_read(path: Path, error: OSError) -> PastaError:
+    return PastaError(f"cannot read {path}: {error.strerror or error}", "check its permissions")
 
 
 def broken(path: Path, why: str) -> PastaError:

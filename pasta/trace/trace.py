@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from pasta.schema import TABLES
-from pasta.trace.container import Container, broken, open_container, read_manifest
+from pasta.trace.container import Container, Directory, as_list, broken, find_unsealed, open_container, read_manifest
 from pasta.trace.frames import empty_frame, find_table, full_schema
+from pasta.trace.seal import recover
 
 
 class Trace:
@@ -22,14 +24,15 @@ class Trace:
     Close the trace, or use it in a ``with`` block; frames must be collected before that.
     """
 
-    def __init__(self, path: Path, container: Container, manifest: dict[str, Any], notes: list[str]) -> None:
+    def __init__(self, path: Path, container: Container) -> None:
         #: What the user opened.
         self.path = path
         #: Contents of manifest.json.
-        self.manifest = manifest
-        #: What a reader should know about how the trace was read, as sentences; usually none.
-        self.notes = notes
+        self.manifest: dict[str, Any] = read_manifest(container, path)
+        #: What a reader should know about how the trace was made and read, as sentences; usually none.
+        self.notes: list[str] = [str(note) for note in as_list(self.manifest.get("notes"))]
         self._container = container
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._tables: dict[str, pl.LazyFrame] = {}
 
     @classmethod
@@ -39,8 +42,14 @@ class Trace:
         Raises ``PastaError`` when there is no trace, it is damaged, or its schema is newer than this pasta's.
         """
         path = Path(path)
-        container = open_container(path)
-        return cls(path, container, read_manifest(container, path), [])
+        unsealed = find_unsealed(path)
+        if unsealed is None:
+            return cls(path, open_container(path))
+        temporary, recovered = recover(unsealed)
+        trace = cls(path, Directory(recovered))
+        trace._temporary = temporary
+        trace.notes.append(f"{unsealed} was not sealed: its tables were recovered from what its processes had written")
+        return trace
 
     @property
     def present(self) -> frozenset[str]:
@@ -62,6 +71,8 @@ class Trace:
         """Let go of the file. Frames that were not collected can no longer be."""
         self._tables.clear()
         self._container.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def __enter__(self) -> Trace:
         return self

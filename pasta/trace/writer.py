@@ -57,8 +57,10 @@ class TraceWriter:
         self.path = Path(path)
         self.form: Form = form
         self.manifest: dict[str, Any] = {}
+        #: Rows appended so far, per table.
         self.rows: Counter[str] = Counter()
-        self._span: tuple[int, int] | None = None
+        #: First start and last end of any row so far.
+        self.time_span_ns: tuple[int, int] | None = None
         self._held: dict[str, list[pl.DataFrame]] = {}
         self._held_rows: Counter[str] = Counter()
         self._parts: Counter[str] = Counter()
@@ -113,8 +115,8 @@ class TraceWriter:
             return
         low, high = rows.select(low=pl.min_horizontal(pl.min(*names)), high=pl.max_horizontal(pl.max(*names))).row(0)
         if low is not None:
-            before = self._span or (low, high)
-            self._span = (min(before[0], low), max(before[1], high))
+            before = self.time_span_ns or (low, high)
+            self.time_span_ns = (min(before[0], low), max(before[1], high))
 
     def _flush(self, table: str) -> None:
         rows = pl.concat(self._held.pop(table))
@@ -152,7 +154,7 @@ class TraceWriter:
             "pasta_version": pasta.__version__,
             **self.manifest,
             "rows": dict(sorted(self.rows.items())),
-            "time_span_ns": list(self._span) if self._span else None,
+            "time_span_ns": list(self.time_span_ns) if self.time_span_ns else None,
         }
 
 
