@@ -26,6 +26,8 @@ class Database:
     def __init__(self, source: Source, connection: sqlite3.Connection) -> None:
         self.source = source
         self._connection = connection
+        #: Added to every time that ``time`` reads, to place this file on the clock of another.
+        self.shift_ns = 0
         names = [row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         self.tables: Mapping[str, tuple[str, ...]] = {
             name: tuple(str(row[1]) for row in self.rows(f"PRAGMA table_info({quote(name)})")) for name in names
@@ -44,16 +46,15 @@ class Database:
         """Return the first column of the first row, or None when there is no row."""
         return next((row[0] for row in self.rows(query, parameters)), None)
 
-    def fill(self, table: str, columns: str, query: str) -> None:
-        """Make a temporary table, kept outside the file, from the rows of ``query`` (an index needs ``temp.``)."""
+    def create(self, table: str, columns: str) -> None:
+        """Make the temporary table ``table``, which SQLite keeps outside the file."""
         try:
             self._connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
-            self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} {query}")
         except sqlite3.Error as error:
             raise database_error(self.source.path, error) from error
 
     def insert(self, table: str, rows: Iterable[Row], width: int) -> None:
-        """Add ``rows`` of ``width`` values to a temporary table."""
+        """Add ``rows`` of ``width`` values to a temporary table; a row whose key is already there is left out."""
         try:
             places = ", ".join("?" * width)
             self._connection.executemany(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", rows)
@@ -74,6 +75,11 @@ class Database:
             return "NULL"
         full = f"{alias}.{quote(name)}" if alias else quote(name)
         return f"CASE typeof({full}) WHEN 'integer' THEN {full} END"
+
+    def time(self, table: str, name: str, alias: str = "") -> str:
+        """Return SQL for a time of ``table`` in ns; ``NULL`` where it is missing."""
+        column = self.column(table, name, alias)
+        return f"({column} + {self.shift_ns})" if self.shift_ns and column != "NULL" else column
 
     def text(self, table: str, name: str, alias: str = "") -> str:
         """Return SQL for text of ``table``; ``NULL`` where the column, or text in it, is missing or empty."""

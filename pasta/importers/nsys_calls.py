@@ -1,0 +1,103 @@
+"""CUDA API calls of an Nsight Systems export, and what later joins device work with the call that started it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from heapq import merge
+
+from pasta.importers.base import Report, Sink
+from pasta.importers.open_intervals import NEVER, OpenIntervals
+from pasta.importers.sqlite import Database, Row
+
+TABLE = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_USED = {"start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue"}
+
+#: ENUM_NSYS_EVENT_CLASS of a call of the runtime and of the driver.
+_CLASSES = {0: "cuda_runtime", 1: "cuda_driver"}
+
+#: Nsight writes ``cudaLaunchKernel_v7000``: the version of CUDA that introduced this form. ``cuMemAlloc_v2`` is a name.
+_VERSION = re.compile(r"_v\d{4,5}$")
+
+#: What a call of this name waits for. CUPTI's own record of a synchronisation is wrong before Nsight Systems 2025.2,
+#: which marks its older column as deprecated: cudaDeviceSynchronize is an event there, one without an event.
+_WAITS = {
+    "cudaDeviceSynchronize": "device",
+    "cudaStreamSynchronize": "stream",
+    "cudaEventSynchronize": "event",
+    "cudaStreamWaitEvent": "stream_event",
+    "cuCtxSynchronize": "context",
+    "cuStreamSynchronize": "stream",
+    "cuEventSynchronize": "event",
+    "cuStreamWaitEvent": "stream_event",
+}
+
+
+def read_calls(db: Database, sink: Sink, report: Report) -> None:
+    """Import all API calls, each with the operator of ``temp.operator`` that was running on its thread.
+
+    Leaves ``temp.launch``, one row a (process key, correlation id): thread id, operator, end of the call, and what it
+    waits for. Of nested calls with one id, a driver call within a runtime call, the outer one counts.
+    """
+    db.create(
+        "launch",
+        "process INTEGER, correlation INTEGER, thread INTEGER, op INTEGER, end INTEGER, wait TEXT,"
+        " PRIMARY KEY (process, correlation)",
+    )
+    if not db.has(TABLE, "start"):
+        return
+    rows = sink.table(
+        "api", "pid", "start_ns", "end_ns", "thread_id", "api", "name", "result", "correlation_id", "op_id"
+    )
+    launches: list[Row] = []
+    for thread, start, end, kind, correlation, name, result, op in _with_operators(db):
+        name = name and _VERSION.sub("", name)
+        process = (thread or 0) >> 24
+        thread_id = None if thread is None else thread & 0xFFFFFF
+        rows.add(process & 0xFFFFFF, start, end, thread_id, _api(kind, name), name, result, correlation, op)
+        if correlation:
+            wait = _WAITS.get(name.removesuffix("_ptsz").removesuffix("_v2")) if name else None
+            launches.append((process, correlation, thread_id, op, end, wait))
+            if len(launches) >= 8192:
+                db.insert("launch", launches, 6)
+                launches.clear()
+    db.insert("launch", launches, 6)
+    report.unplaced.update(db.unplaced(TABLE, _USED))
+
+
+def _api(kind: int | None, name: str | None) -> str:
+    if kind in _CLASSES:
+        return _CLASSES[kind]
+    if name and name.startswith("cuda"):
+        return "cuda_runtime"
+    return "cuda_driver" if name and name.startswith("cu") else "unknown"
+
+
+def _with_operators(db: Database) -> Iterator[Row]:
+    join, name = "", "NULL"
+    if db.has(TABLE, "nameId") and db.has("StringIds", "id", "value"):
+        join, name = "LEFT JOIN StringIds s ON s.id = r.nameId", "s.value"
+    columns = ", ".join(
+        f"{read(TABLE, column, 'r')} AS c_{column}"
+        for read, column in (
+            *((db.column, "globalTid"), (db.time, "start"), (db.time, "end")),
+            *((db.column, "eventClass"), (db.column, "correlationId")),
+        )
+    )
+    query = (
+        f"SELECT {columns}, {name}, {db.column(TABLE, 'returnValue', 'r')} FROM {TABLE} r {join}"
+        " WHERE typeof(r.start) = 'integer' ORDER BY c_globalTid, c_start"
+    )
+    operators = db.rows(
+        f"SELECT thread, start, end, number FROM temp.operator ORDER BY thread, start, coalesce(end, {NEVER}) DESC"
+    )
+    open_operators = OpenIntervals()
+    for row in merge(operators, db.rows(query), key=_when):
+        if len(row) == 4:
+            open_operators.push(*row)
+        else:
+            yield (*row, open_operators.enclosing(row[0], row[1]))
+
+
+def _when(row: Row) -> tuple[int, int]:
+    return (-1 if row[0] is None else row[0], row[1])
