@@ -17,13 +17,14 @@ from pasta.importers.nsys_memory import read_memory
 from pasta.importers.nsys_nvtx import TABLE as NVTX
 from pasta.importers.nsys_nvtx import read_nvtx
 from pasta.importers.nsys_rows import RowMaker
-from pasta.importers.nsys_target import DEVICE_TABLES, find_target, read_target
+from pasta.importers.nsys_target import DEVICE_TABLES, PROCESS_TABLES, find_target, read_target
 from pasta.importers.nsys_work import read_work
 from pasta.importers.packed import Source
+from pasta.importers.ranks import WithRanks
 from pasta.importers.sqlite import Database, opened
 
 #: Tables of events that have a place in pasta.
-EVENT_TABLES = (*DEVICE_TABLES, CALLS, NVTX, "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUPTI_ACTIVITY_KIND_JIT")
+EVENT_TABLES = (*DEVICE_TABLES, *PROCESS_TABLES, CALLS, NVTX, "CUPTI_ACTIVITY_KIND_JIT")
 
 #: Tables that describe others, or the capture; nobody misses them.
 _DESCRIPTIONS = ("ENUM_", "META_DATA_", "EXPORT_META_DATA", "TARGET_INFO_", "ANALYSIS_", "sqlite_")
@@ -66,13 +67,14 @@ class NsysImporter:
                 elif epoch is not None:
                     db.shift_ns = epoch - report.epoch_ns
                 target = find_target(db)
-                names = read_nvtx(db, sink, report, numbers)
-                read_calls(db, sink, report)
-                make = RowMaker(db, sink, report, target.sole)
+                ranked = Sink(WithRanks(sink, target.ranks), report)
+                names = read_nvtx(db, ranked, report, numbers)
+                read_calls(db, ranked, report)
+                make = RowMaker(db, ranked, report, target.sole)
                 read_work(make)
                 read_memory(make, objects)
-                read_target(db, sink, target, names)
-                sink.flush()
+                read_target(db, ranked, target, names)
+                ranked.flush()
         if not found:
             raise nothing_to_import(
                 sources,

@@ -41,14 +41,18 @@ class RowMaker:
         started = self.time(source, "start")
         if missing := self.db.value(f"SELECT count(*) FROM {source} e WHERE {started} IS NULL"):
             self.report.skipped[f"row of {source} without a start"] += missing
-        pid = self.number(source, "globalPid")
-        process = f"CASE WHEN {pid} IS NULL THEN {self._sole} ELSE {pid} >> 24 END"
+        process = self.process(source)
         fields = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
         join = f"l.process = {process} AND l.correlation = {self.number(source, 'correlationId')}"
         return (
             f"SELECT {process} AS process, {fields} FROM {source} e"
             f" LEFT JOIN temp.launch l ON {join} WHERE {started} IS NOT NULL AND ({where})"
         )
+
+    def process(self, source: str) -> str:
+        """Return SQL for the key of the row's process."""
+        key = self.number(source, "globalPid")
+        return f"CASE WHEN {key} IS NULL THEN {self._sole} ELSE {key} >> 24 END"
 
     def work(self, source: str) -> dict[str, str]:
         """Return SQL for the columns that all device work has."""

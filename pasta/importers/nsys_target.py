@@ -19,16 +19,17 @@ from pasta.importers.base import Sink
 from pasta.importers.nsys_nvtx import NvtxNames
 from pasta.importers.sqlite import Database, quote
 
-#: Tables whose rows belong to a process and a device.
+#: Tables whose rows name the device that did something. Those of synchronisations say device 0 whatever the context.
 DEVICE_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
 )
+#: Other tables whose rows belong to a process.
+PROCESS_TABLES = ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUDA_UM_CPU_PAGE_FAULT_EVENTS")
 #: Tables whose rows belong to a thread.
 THREAD_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_JIT")
 
@@ -46,10 +47,18 @@ NO_ID = 0xFFFFFFFF
 
 @dataclass
 class Target:
-    """The processes that have events, by process key (``globalTid >> 24``), and their MPI ranks."""
+    """The processes that have events, by process key (``globalTid >> 24``), and what is known about them."""
 
     processes: set[int] = field(default_factory=set)
+    #: Rank of a process id; and of a job of which only one process is in the file, its local rank and size.
     ranks: dict[int, int] = field(default_factory=dict)
+    local_rank: int | None = None
+    world_size: int | None = None
+    command: str | None = None
+    #: Devices and contexts that are used or described: (process id, device), (process id, context) -> device.
+    devices: set[tuple[int, int]] = field(default_factory=set)
+    contexts: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    streams: dict[tuple[int, int], int | None] = field(default_factory=dict)
 
     @property
     def sole(self) -> int:
@@ -63,48 +72,65 @@ def pid_of(key: int) -> int:
 
 
 def find_target(db: Database) -> Target:
-    """Return the processes that have events."""
+    """Return the processes that have events, and leave ``temp.context`` for rows that name only their context."""
     target = Target()
-    for table in (*DEVICE_TABLES, "CUDA_UM_CPU_PAGE_FAULT_EVENTS"):
+    for table in (*DEVICE_TABLES, *PROCESS_TABLES):
         target.processes |= _keys(db, table, "globalPid")
     for table in THREAD_TABLES:
         target.processes |= _keys(db, table, "globalTid")
+    if len(target.processes) == 1:  # else these belong to the launcher that nsys started: mpirun, torchrun
+        settings = _texts(db, "META_DATA_CAPTURE")
+        target.command = _command(settings)
+        rank, target.local_rank, target.world_size = _rank(settings)
+        if rank is not None:
+            target.ranks[pid_of(target.sole)] = rank
     for thread, rank in _rows(db, "MPI_RANKS", "globalTid", "rank"):
         if thread is not None and rank is not None:
-            target.ranks[thread >> 24] = rank
+            target.ranks[pid_of(thread >> 24)] = rank
+    _find_contexts(db, target)
+    db.create("context", "pid INTEGER, context INTEGER, device INTEGER, PRIMARY KEY (pid, context)")
+    db.insert("context", ((*key, device) for key, device in target.contexts.items()), 3)
     return target
+
+
+def _find_contexts(db: Database, target: Target) -> None:
+    for table in DEVICE_TABLES:
+        if not db.has(table, "globalPid", "deviceId"):
+            continue
+        columns = ", ".join(db.column(table, name) for name in ("globalPid", "deviceId", "contextId", "streamId"))
+        for key, device, context, stream in db.rows(f"SELECT DISTINCT {columns} FROM {table}"):
+            pid = pid_of((key or 0) >> 24)
+            if device is not None and 0 <= device < NO_ID:
+                target.devices.add((pid, device))
+            # Migrations and faults of unified memory carry context 0 and stream 0, which name nothing.
+            if context and context != NO_ID:
+                target.contexts[pid, context] = device
+                if stream and stream != NO_ID:
+                    target.streams[pid, stream] = context
+    pids = {pid_of(key) for key in target.processes}
+    for table in ("TARGET_INFO_CUDA_NULL_STREAM", "TARGET_INFO_CUDA_CONTEXT_INFO"):
+        for pid, context, device in _rows(db, table, "processId", "contextId", "deviceId"):
+            if pid in pids and context is not None:
+                target.contexts.setdefault((pid, context), device)
 
 
 def read_target(db: Database, sink: Sink, target: Target, names: NvtxNames) -> None:
     """Import the identity tables: process, thread, device, context and stream."""
     system = dict(_texts(db, "TARGET_INFO_SYSTEM_ENV"))
-    settings = _texts(db, "META_DATA_CAPTURE")
-    _processes(db, sink, target, settings, system.get("Hostname"))
+    _processes(db, sink, target, system.get("Hostname"))
     _threads(db, sink, names)
-    devices = _contexts_and_streams(db, sink)
-    _devices(db, sink, devices, system)
+    _contexts_and_streams(db, sink, target)
+    _devices(db, sink, target, system)
 
 
-def _processes(db: Database, sink: Sink, target: Target, settings: list[tuple[str, str]], host: str | None) -> None:
-    executables = (
-        dict(
-            (key >> 24, name)
-            for key, name in db.rows(
-                f"SELECT {db.column('PROCESSES', 'globalPid')}, {db.text('PROCESSES', 'name')} FROM PROCESSES"
-            )
-            if key is not None
-        )
-        if "PROCESSES" in db.tables
-        else {}
-    )
-    command, rank, local_rank, size = None, None, None, None
-    if len(target.processes) == 1:  # else they belong to the launcher that nsys started: mpirun, torchrun
-        command = _command(settings)
-        rank, local_rank, size = _rank(settings)
-    rows = sink.table("process", "pid", "rank", "local_rank", "world_size", "host", "command", "executable")
+def _processes(db: Database, sink: Sink, target: Target, host: str | None) -> None:
+    executables: dict[int, str] = {}
+    if "PROCESSES" in db.tables:
+        columns = f"{db.column('PROCESSES', 'globalPid')}, {db.text('PROCESSES', 'name')}"
+        executables = {key >> 24: name for key, name in db.rows(f"SELECT {columns} FROM PROCESSES") if key is not None}
+    rows = sink.table("process", "pid", "local_rank", "world_size", "host", "command", "executable")
     for key in sorted(target.processes):
-        own = target.ranks.get(key, rank)
-        rows.add(pid_of(key), own, local_rank, size, host, command, executables.get(key))
+        rows.add(pid_of(key), target.local_rank, target.world_size, host, target.command, executables.get(key))
 
 
 def _command(settings: Iterable[tuple[str, str]]) -> str | None:
@@ -152,44 +178,23 @@ def _threads(db: Database, sink: Sink, names: NvtxNames) -> None:
         rows.add(pid_of(thread >> 24), thread & 0xFFFFFF, known.get(thread))
 
 
-def _contexts_and_streams(db: Database, sink: Sink) -> set[tuple[int, int]]:
-    """Import contexts and streams, described or only used; return all (pid, device) that are used."""
-    contexts: dict[tuple[int, int], int | None] = {}
-    streams: dict[tuple[int, int], tuple[int | None, int | None]] = {}
-    devices: set[tuple[int, int]] = set()
-    for table in DEVICE_TABLES:
-        if not db.has(table, "globalPid", "deviceId"):
-            continue
-        columns = ", ".join(db.column(table, name) for name in ("globalPid", "deviceId", "contextId", "streamId"))
-        for key, device, context, stream in db.rows(f"SELECT DISTINCT {columns} FROM {table}"):
-            pid = pid_of((key or 0) >> 24)
-            if device is not None and 0 <= device < NO_ID:
-                devices.add((pid, device))
-            # Migrations and faults of unified memory carry context 0 and stream 0, which name nothing.
-            if context and context != NO_ID:
-                contexts[pid, context] = device
-                if stream and stream != NO_ID:
-                    streams[pid, stream] = (context, device)
-    used = {pid for pid, _ in devices}
-    for table in ("TARGET_INFO_CUDA_NULL_STREAM", "TARGET_INFO_CUDA_CONTEXT_INFO"):
-        for pid, context, device in _rows(db, table, "processId", "contextId", "deviceId"):
-            if pid in used and context is not None:
-                contexts.setdefault((pid, context), device)
+def _contexts_and_streams(db: Database, sink: Sink, target: Target) -> None:
+    pids = {pid_of(key) for key in target.processes}
     priorities: dict[tuple[int, int], int | None] = {}
     for pid, stream, context, priority in _rows(
         db, "TARGET_INFO_CUDA_STREAM", "processId", "streamId", "contextId", "priority"
     ):
-        if pid in used and stream is not None:
+        if pid in pids and stream is not None:
             priorities[pid, stream] = _signed(priority)
-            streams.setdefault((pid, stream), (context, contexts.get((pid, context))))
+            target.streams.setdefault((pid, stream), context)
     named = _stream_names(db)
     rows = sink.table("context", "pid", "context_id", "device_id", "api")
-    for (pid, context), device in sorted(contexts.items()):
+    for (pid, context), device in sorted(target.contexts.items()):
         rows.add(pid, context, device, "cuda_driver")
     rows = sink.table("stream", "pid", "stream_id", "context_id", "device_id", "name", "priority")
-    for (pid, stream), (context, device) in sorted(streams.items()):
-        rows.add(pid, stream, context, device, named.get((pid, stream)), priorities.get((pid, stream)))
-    return devices
+    for (pid, stream), of in sorted(target.streams.items()):
+        device = None if of is None else target.contexts.get((pid, of))
+        rows.add(pid, stream, of, device, named.get((pid, stream)), priorities.get((pid, stream)))
 
 
 def _stream_names(db: Database) -> dict[tuple[int, int], str]:
@@ -205,7 +210,7 @@ def _signed(number: int | None) -> int | None:
     return number - (1 << 32) if number is not None and number >= 1 << 31 else number
 
 
-def _devices(db: Database, sink: Sink, used: set[tuple[int, int]], system: Mapping[str, str]) -> None:
+def _devices(db: Database, sink: Sink, target: Target, system: Mapping[str, str]) -> None:
     """``TARGET_INFO_CUDA_DEVICE`` maps what a process calls device N to a GPU; without it both numbers are equal."""
     gpus = {row["id"]: row for row in _gpus(db)}
     ordinals = {
@@ -219,7 +224,7 @@ def _devices(db: Database, sink: Sink, used: set[tuple[int, int]], system: Mappi
         *("pid", "device_id", "vendor", "name", "kind", "platform", "driver", "uuid", "pci", "memory_bytes"),
         *("multiprocessors", "warp_size", "cache_bytes", "shared_bytes", "clock_khz", "architecture", "timestamps"),
     )
-    for pid, device in sorted(used):
+    for pid, device in sorted(target.devices):
         gpu = gpus.get(ordinals.get((pid, device), device), {})
         hertz, major, minor = gpu.get("clockRate"), gpu.get("computeMajor"), gpu.get("computeMinor")
         rows.add(

@@ -172,6 +172,8 @@ def _synchronisations(make: RowMaker) -> None:
         "sync",
         {
             **make.work(_SYNC),
+            "device_id": f"(SELECT device FROM temp.context WHERE pid = ({make.process(_SYNC)}) & {0xFFFFFF}"
+            f" AND context = {make.number(_SYNC, 'contextId')})",
             "kind": f"coalesce(l.wait, CASE WHEN {kind} = 'event' AND {no_event} THEN 'unknown' ELSE {kind} END,"
             " 'unknown')",
         },
