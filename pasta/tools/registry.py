@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -43,6 +44,9 @@ ALIASES: dict[str, str] = {
 }
 
 ENTRY_POINTS = "pasta.tools"
+
+#: Modules of tools that were given as files are called this and the name of the file.
+FILE_MODULE = "pasta_tool_"
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,11 @@ def _from_entry_point(point: EntryPoint) -> type[Tool]:
 def _from_file(path: Path) -> type[Tool]:
     if not path.is_file():
         raise PastaError(f"there is no file {path}", "give the path of a Python file that defines one Tool")
-    spec = importlib.util.spec_from_file_location(f"pasta_tool_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(FILE_MODULE + path.stem, path)
     if spec is None or spec.loader is None:
         raise PastaError(f"{path} is not a Python file", "its name must end in .py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # the user's file may fail in any way

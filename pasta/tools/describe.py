@@ -1,0 +1,107 @@
+"""What every result says first: what ran, on what, and what was not recorded."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+import polars as pl
+
+from pasta.tools.base import TraceView
+
+_LOSS_COLUMNS = ("start_ns", "end_ns", "source", "table", "records", "cause", "remedy")
+_INTERPRETERS = ("python", "bash", "sh", "env")
+
+
+def header(trace: TraceView) -> list[str]:
+    """Return lines that say what ran: program, devices, framework, ranks; then the trace's own notes."""
+    parts = [_program(trace), _devices(trace), _framework(trace.manifest), _ranks(trace)]
+    line = " · ".join(part for part in parts if part)
+    return [line, *trace.notes] if line else list(trace.notes)
+
+
+def losses(trace: TraceView) -> pl.DataFrame:
+    """Return the rows of the `loss` table without ids, in the order of time."""
+    return trace.table("loss").select("rank", *_LOSS_COLUMNS).sort("start_ns", "source", "table").collect()
+
+
+def _program(trace: TraceView) -> str:
+    command = trace.manifest.get("command")
+    if command is None and "process" in trace.present:
+        first = trace.table("process").sort("start_ns").select("command").drop_nulls().head(1).collect()
+        command = first.item() if first.height else None
+    words = _words(command)
+    if not words:
+        return ""
+    name = PurePath(words[0]).name
+    if name.rstrip("0123456789.") in _INTERPRETERS:
+        script = next((word for word in words[1:] if not word.startswith("-")), None)
+        return PurePath(script).name if script else name
+    return name
+
+
+def _words(command: Any) -> list[str]:
+    if isinstance(command, str):
+        try:
+            return shlex.split(command)
+        except ValueError:  # a command line that was cut
+            return command.split()
+    return [str(word) for word in command] if isinstance(command, list | tuple) else []
+
+
+def _devices(trace: TraceView) -> str:
+    """Count devices by name; processes that share one (equal uuid) share its count."""
+    if "device" not in trace.present:
+        return ""
+    one = pl.coalesce("uuid", pl.format("{}/{}", pl.col("pid").fill_null(-1), pl.col("device_id").fill_null(-1)))
+    found = (
+        trace.table("device")
+        .with_columns(pl.coalesce("name", "vendor", pl.lit("unnamed device")).alias("name"), one.alias("one"))
+        .group_by("name")
+        .agg(pl.col("one").n_unique().alias("devices"))
+        .sort("devices", "name", descending=[True, False])
+        .collect()
+    )
+    return ", ".join(f"{count} × {name}" for name, count in found.iter_rows())  # noqa: RUF001
+
+
+def _framework(manifest: Any) -> str:
+    versions = manifest.get("versions")
+    if not isinstance(versions, dict):
+        return ""
+    return ", ".join(f"{name} {versions[name]}" for name in ("torch", "jax", "tensorflow") if versions.get(name))
+
+
+def _ranks(trace: TraceView) -> str:
+    if "process" not in trace.present:
+        return ""
+    counts = trace.table("process").select(pl.col("rank").n_unique(), pl.col("pid").n_unique().alias("pids")).collect()
+    ranks, processes = counts.row(0)
+    if ranks > 1:
+        return f"{ranks} ranks"
+    return f"{processes} processes" if processes > 1 else ""
+
+
+def needed(tables: Sequence[str]) -> str:
+    """Return how to record tables that a trace lacks."""
+    options = sorted({_RECORDED_BY[table] for table in tables if table in _RECORDED_BY})
+    return f"record again with {' '.join(options)}" if options else "record it again"
+
+
+_RECORDED_BY = {
+    "access_object": "--memory",
+    "access_site": "--memory",
+    "access_block": "--memory",
+    "line": "--memory",
+    "kernel": "-t kernel",
+    "memcpy": "-t memory",
+    "alloc": "-t memory",
+    "api": "-t api",
+    "sync": "-t sync",
+    "uvm": "-t uvm",
+    "op": "-t op",
+    "tensor": "-t tensor",
+    "range": "-t range",
+}
