@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from pasta.errors import PastaError
 from pasta.inject.options import RecordOptions, trace_help
+
+if TYPE_CHECKING:
+    from pasta.inject.recording import Recorded
+    from pasta.trace.seal import Summary
 
 #: Everything behind the command belongs to it. ``ignore_unknown_options`` would let ``record --bogus`` run.
 SETTINGS = {"context_settings": {"allow_interspersed_args": False}}
@@ -186,7 +190,7 @@ def command(
     from pasta.inject.recording import Recording
 
     recording = Recording(
-        program, options, form="dir" if directory else None, device=device, environment=_environment(env or [])
+        program, options, form="dir" if directory else "file", device=device, environment=_environment(env or [])
     )
     recorded = recording.run()
     if not quiet:
@@ -204,7 +208,7 @@ def _environment(assignments: list[str]) -> dict[str, str]:
     return pairs
 
 
-def report(recorded: Any, stats: bool = False) -> None:
+def report(recorded: Recorded, stats: bool = False) -> None:
     """Tell on stderr what was recorded, what was lost, and what to type next."""
 
     def say(text: str) -> None:
@@ -215,13 +219,41 @@ def report(recorded: Any, stats: bool = False) -> None:
     if stats:
         _print_stats(recorded)
     for trace in recorded.traces:
-        for line in trace.lines():
-            say(line)
+        for note in trace.notes:
+            say(note)
+        say(_summary_line(trace, recorded.seconds))
     if recorded.traces:
-        say(f"next: pasta analyze {' '.join(trace.shown_path for trace in recorded.traces)}")
+        say(f"next: pasta analyze {' '.join(_shown(trace.path) for trace in recorded.traces)}")
 
 
-def _print_stats(recorded: Any) -> None:
+def _shown(path: Path) -> str:
+    """Return ``path`` as one would type it: relative when it is below the current directory."""
+    import os
+    import shlex
+
+    relative = os.path.relpath(path)
+    return shlex.quote(str(path) if relative.startswith("..") else relative)
+
+
+def _summary_line(trace: Summary, seconds: float) -> str:
+    """Return the line that names the trace: what is in it, how large it is, what was lost."""
+    shown = [(trace.rows.get(table, 0), noun) for table, noun in _COUNTED]
+    counts = [f"{count:,} {noun}".replace(",", " ") for count, noun in shown if count]
+    size = trace.bytes / 1000
+    sizes = f"{size / 1000:.1f} MB" if size >= 1000 else f"{size:.0f} kB"
+    lost = sum(loss.get("records") or 0 for loss in trace.losses)
+    if trace.losses:
+        losses = f"{lost:,} records lost".replace(",", " ") if lost else "with losses"
+        losses += ", see pasta info"
+    else:
+        losses = "nothing lost"
+    return "  ".join([_shown(trace.path), f"{seconds:.1f} s", *(counts or ["no events"]), sizes, losses])
+
+
+_COUNTED = (("kernel", "kernels"), ("memcpy", "copies"), ("op", "operators"), ("tensor", "tensor events"))
+
+
+def _print_stats(recorded: Recorded) -> None:
     from pasta.report import render
     from pasta.tools.registry import find_tool
     from pasta.trace import Trace

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pasta import __version__
 from pasta.inject.environment import record_environment
@@ -26,6 +26,9 @@ from pasta.inject.output import (
     write_record,
 )
 
+if TYPE_CHECKING:  # imports polars, whose threads must not exist when the target is forked
+    from pasta.trace.seal import Summary
+
 Form = Literal["file", "dir"]
 
 #: How long the launcher waits for children of the target that still write when the target has ended.
@@ -38,22 +41,19 @@ class Recorded:
 
     ended: Ended
     seconds: float
-    traces: list[Any] = field(default_factory=list)  # of pasta.trace.Summary
+    traces: list[Summary] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 class Recording:
-    """A recording that can be run once.
-
-    ``form`` None picks a file, or a directory when several ranks wrote into one output.
-    """
+    """A recording that can be run once; ``form`` is that of the sealed trace, ``environment`` is the target's."""
 
     def __init__(
         self,
         command: Sequence[str],
         options: RecordOptions,
         *,
-        form: Form | None = None,
+        form: Form = "file",
         device: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -117,7 +117,11 @@ class Recording:
         return {**variables, "PASTA_OUTPUT": output}
 
     def _seal(self, registry: Path, recorded: Recorded) -> None:
-        from pasta.trace.seal import RootEnd, seal
+        from pasta.trace.recording import RootStatus
+        from pasta.trace.seal import seal
+
+        ended = recorded.ended
+        root = RootStatus(ended.pid, exit_status=ended.status, exit_signal=ended.signal)
 
         directories = noted_outputs(registry)
         if self._claimed is not None and self._claimed not in directories:
@@ -126,7 +130,7 @@ class Recording:
             recorded.notes.append("no process touched an accelerator or a framework: nothing was recorded")
         for directory in directories:
             write_record(directory, self._record)
-            if recorded.ended.gave_up:
+            if ended.gave_up:
                 recorded.notes.append(f"gave up waiting: {directory} is readable as it is")
                 continue
             held = wait_for_writers(directory, _STRAGGLER_SECONDS)
@@ -135,10 +139,4 @@ class Recording:
                     f"{len(held)} process(es) of the program still run: {directory} is readable as it is, and grows"
                 )
                 continue
-            end = RootEnd(
-                pid=recorded.ended.pid, status=recorded.ended.status, signal=recorded.ended.signal,
-                seconds=recorded.seconds,
-            )  # fmt: skip
-            recorded.traces.append(seal(directory, directory, form=self._form, root=end))
-
-
+            recorded.traces.append(seal(directory, form=self._form, root_status=root))
