@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from pasta.importers.addresses import AddressMap
+from pasta.importers.annotations import Annotations
 from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_import
 from pasta.importers.nsys_calls import TABLE as CALLS
 from pasta.importers.nsys_calls import read_calls
@@ -68,8 +69,9 @@ class NsysImporter:
                     db.shift_ns = epoch - report.epoch_ns
                 target = find_target(db)
                 ranked = Sink(WithRanks(sink, target.ranks), report)
-                names = read_nvtx(db, ranked, report, numbers)
-                read_calls(db, ranked, report)
+                annotations = Annotations(ranked, numbers, "nvtx")
+                names = read_nvtx(db, annotations, report)
+                read_calls(db, ranked, report, annotations)
                 make = RowMaker(db, ranked, report, target.sole)
                 read_work(make)
                 read_memory(make, objects)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from heapq import merge
 
+from pasta.importers.annotations import Annotations
 from pasta.importers.base import Report, Sink
-from pasta.importers.open_intervals import NEVER, OpenIntervals
 from pasta.importers.sqlite import Database, Row
 
 TABLE = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -33,8 +31,8 @@ _WAITS = {
 }
 
 
-def read_calls(db: Database, sink: Sink, report: Report) -> None:
-    """Import all API calls, each with the operator of ``temp.operator`` that was running on its thread.
+def read_calls(db: Database, sink: Sink, report: Report, annotations: Annotations) -> None:
+    """Import all API calls, each with the operator that was running on its thread.
 
     Leaves ``temp.launch``, one row a (process key, correlation id): thread id, operator, end of the call, and what it
     waits for. Of nested calls with one id, a driver call within a runtime call, the outer one counts.
@@ -50,9 +48,10 @@ def read_calls(db: Database, sink: Sink, report: Report) -> None:
         "api", "pid", "start_ns", "end_ns", "thread_id", "api", "name", "result", "correlation_id", "op_id"
     )
     launches: list[Row] = []
-    for thread, start, end, kind, correlation, name, result, op in _with_operators(db):
+    for thread, start, end, kind, correlation, name, result in db.rows(_query(db)):
         name = name and _VERSION.sub("", name)
         process = (thread or 0) >> 24
+        op = annotations.operator_at(thread, start)
         thread_id = None if thread is None else thread & 0xFFFFFF
         rows.add(process & 0xFFFFFF, start, end, thread_id, _api(kind, name), name, result, correlation, op)
         if correlation:
@@ -73,7 +72,7 @@ def _api(kind: int | None, name: str | None) -> str:
     return "cuda_driver" if name and name.startswith("cu") else "unknown"
 
 
-def _with_operators(db: Database) -> Iterator[Row]:
+def _query(db: Database) -> str:
     join, name = "", "NULL"
     if db.has(TABLE, "nameId") and db.has("StringIds", "id", "value"):
         join, name = "LEFT JOIN StringIds s ON s.id = r.nameId", "s.value"
@@ -84,20 +83,7 @@ def _with_operators(db: Database) -> Iterator[Row]:
             *((db.column, "eventClass"), (db.column, "correlationId")),
         )
     )
-    query = (
+    return (
         f"SELECT {columns}, {name}, {db.column(TABLE, 'returnValue', 'r')} FROM {TABLE} r {join}"
-        " WHERE typeof(r.start) = 'integer' ORDER BY c_globalTid, c_start"
+        " WHERE typeof(r.start) = 'integer' ORDER BY c_start"
     )
-    operators = db.rows(
-        f"SELECT thread, start, end, number FROM temp.operator ORDER BY thread, start, coalesce(end, {NEVER}) DESC"
-    )
-    open_operators = OpenIntervals()
-    for row in merge(operators, db.rows(query), key=_when):
-        if len(row) == 4:
-            open_operators.push(*row)
-        else:
-            yield (*row, open_operators.enclosing(row[0], row[1]))
-
-
-def _when(row: Row) -> tuple[int, int]:
-    return (-1 if row[0] is None else row[0], row[1])
