@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import struct
 import sys
@@ -121,6 +122,17 @@ class _Waiter:
 
 class _GaveUp(Exception):
     """The user pressed Ctrl-C a second time."""
+
+
+def check_command(program: str) -> None:
+    """Raise the error that executing ``program`` would end in, before anything is touched for it."""
+    if shutil.which(program) is None:
+        found = any(os.path.exists(os.path.join(folder, program)) for folder in _search_path(program))
+        raise _exec_error(program, errno.EACCES if found else errno.ENOENT)
+
+
+def _search_path(program: str) -> Sequence[str]:
+    return [""] if os.path.dirname(program) else os.get_exec_path()
 
 
 def _exec_error(program: str, number: int) -> PastaError:

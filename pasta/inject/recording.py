@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pasta import __version__
 from pasta.inject.environment import record_environment
-from pasta.inject.launch import Ended, run
+from pasta.inject.launch import Ended, check_command, run
 from pasta.inject.options import RecordOptions
 from pasta.inject.output import (
     claim,
@@ -67,6 +67,7 @@ class Recording:
 
     def run(self) -> Recorded:
         """Run the target and seal what it left; raises ``PastaError`` when it could not be started."""
+        check_command(self._command[0])
         registry = Path(tempfile.mkdtemp(prefix="pasta-"))
         try:
             target = record_environment(
