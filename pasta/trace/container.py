@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
 from pasta.errors import PastaError
 from pasta.schema import SCHEMA_VERSION
-from pasta.trace.recording import is_recording
-from pasta.trace.writer import FORMAT, MANIFEST, set_aside
+from pasta.trace.layout import FORMAT, MANIFEST, MAX_MANIFEST_BYTES, PART, is_recording, set_aside
 
-#: TABLE/part-N.parquet or TABLE/rank=R/part-N.parquet
-_PART = re.compile(r"([a-z_]{1,64})/(?:rank=(-?\d{1,10})/)?part-(\d{1,10})\.parquet")
-_MANIFEST_BYTES = 64 << 20
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 RECORD_AGAIN = "record or import it again"
@@ -49,14 +45,14 @@ class Directory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        members = (
-            Path(folder, file).relative_to(path).as_posix() for folder, _, files in os.walk(path) for file in files
+        files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        self.parts = sort_parts(
+            file.relative_to(path).as_posix() for file in files if file.is_file() and not file.is_symlink()
         )
-        self.parts = sort_parts(members)
 
     def manifest_text(self) -> bytes:
         with (self._path / MANIFEST).open("rb") as file:
-            return file.read(_MANIFEST_BYTES)
+            return file.read(MAX_MANIFEST_BYTES)
 
     def part(self, member: str) -> Path:
         return self._path / member
@@ -77,19 +73,14 @@ class File:
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise broken(path, str(error)) from error
-        size = path.stat().st_size
-        members = {}
-        for info in self._zip.infolist():
-            if info.filename == MANIFEST or _PART.fullmatch(info.filename):
-                if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-                    raise broken(path, f"its member {info.filename} is compressed")
-                members[info.filename] = info
-        if sum(info.file_size for info in members.values()) > size:
-            raise broken(path, "its members are larger than the file")
-        if MANIFEST not in members:
-            raise not_a_trace(path)
-        self.parts = sort_parts(members)
+            raise broken(path, f"its end cannot be read, was it copied whole? ({error})") from error
+        members = self._zip.infolist()
+        try:
+            check_members(path, members)
+        except PastaError:
+            self._zip.close()
+            raise
+        self.parts = sort_parts(info.filename for info in members)
 
     def manifest_text(self) -> bytes:
         return self._read(MANIFEST)
@@ -107,11 +98,24 @@ class File:
             raise broken(self._path, f"{member}: {error}") from error
 
 
-def sort_parts(members: Any) -> dict[str, list[str]]:
+def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Raise ``PastaError`` unless these are stored members of ``path`` with sizes and paths that a trace may have."""
+    for info in members:
+        if info.filename.startswith("/") or "\\" in info.filename or ".." in info.filename.split("/"):
+            raise broken(path, f"its member {info.filename!r} has a path outside the trace")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise broken(path, f"its member {info.filename!r} is compressed")
+    if sum(info.file_size for info in members) > path.stat().st_size:
+        raise broken(path, "its members claim to be larger than the file")
+    if MANIFEST not in (info.filename for info in members):
+        raise not_a_trace(path)
+
+
+def sort_parts(members: Iterable[str]) -> dict[str, list[str]]:
     """Group the members that are parts by table, in the order of rank (none first) and number."""
     found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for member in members:
-        if match := _PART.fullmatch(member):
+        if match := PART.fullmatch(member):
             table, rank, number = match.groups()
             found[table].append((-(1 << 40) if rank is None else int(rank), int(number), member))
     return {table: [member for *_, member in sorted(parts)] for table, parts in sorted(found.items())}
@@ -126,13 +130,12 @@ def is_zip(path: Path) -> bool:
 def find_unsealed(path: Path) -> Path | None:
     """Return the directory of the unsealed recording at ``path``, None when there is a trace or nothing.
 
-    When pasta was killed while it sealed, the recording stands beside ``path`` (see ``writer.replace``).
+    When pasta was killed while it sealed, the recording stands beside ``path`` (see ``layout.set_aside``).
     """
     try:
         if not path.exists() and set_aside(path).is_dir():
             return set_aside(path)
-        unsealed = path.is_dir() and not (path / MANIFEST).is_file() and is_recording(path)
-        return path if unsealed else None
+        return path if path.is_dir() and is_recording(path) else None
     except OSError as error:
         raise cannot_read(path, error) from error
 
@@ -182,6 +185,11 @@ def read_manifest(container: Container, path: Path) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Return ``value`` when it is a list, else an empty one: a manifest may hold anything."""
     return value if isinstance(value, list) else []
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return ``value`` when it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def cannot_read(path: Path, error: OSError) -> PastaError:

@@ -13,7 +13,7 @@ from functools import cache
 import polars as pl
 
 from pasta.errors import PastaError
-from pasta.schema import TABLES, Column, Table, Type, sealed_columns
+from pasta.schema import TABLES, Table, Type, sealed_columns
 
 DTYPES: dict[Type, pl.DataType] = {
     Type.I64: pl.Int64(),
@@ -63,36 +63,51 @@ def conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
             near = get_close_matches(name, columns, n=1)
             fix = f"did you mean `{near[0]}`?" if near else f"`pasta schema {table.name}` lists its columns"
             raise PastaError(f"table `{table.name}` has no column `{name}`", fix)
+    if frame.width == 0:
+        return empty_frame(table)
     if frame.schema != frame_schema(table):
-        frame = frame.select(
-            _cast(frame[name], column, table)
-            if name in frame.columns
-            else pl.lit(None, DTYPES[column.type]).alias(name)
-            for name, column in columns.items()
-        )
+        expressions = _columns(frame.schema, table)
+        try:
+            frame = frame.with_columns(expressions).select(columns)
+        except pl.exceptions.InvalidOperationError as error:
+            why = str(error).splitlines()[0]
+            raise PastaError(f"table `{table.name}`: {why}", "leave out values that are unknown") from error
     _check_values(frame, table)
     return frame
 
 
-def _cast(series: pl.Series, column: Column, table: Table) -> pl.Series:
-    have, want = series.dtype, DTYPES[column.type]
-    if have == want:
-        return series
-    allowed = (
+def full_schema(frame: pl.LazyFrame, have: pl.Schema, table: Table) -> pl.LazyFrame:
+    """Return stored rows with exactly the columns of ``table``, where ``have`` is the schema of ``frame``.
+
+    This is for reading: a trace by an older pasta lacks columns, which become null; one by a newer pasta has more,
+    which are left out. Raises ``PastaError`` for a column of a wrong type.
+    """
+    want = frame_schema(table)
+    return frame if have == want else frame.with_columns(_columns(have, table)).select(want.keys())
+
+
+def _columns(have: pl.Schema, table: Table) -> list[pl.Expr]:
+    """Return the columns of ``table`` as expressions on a frame whose schema is ``have``."""
+    expressions = []
+    for name, want in frame_schema(table).items():
+        if name not in have:
+            expressions.append(pl.lit(None, want).alias(name))
+        elif have[name] == want:
+            expressions.append(pl.col(name))
+        elif _becomes(have[name], want):
+            expressions.append(pl.col(name).cast(want))
+        else:
+            raise PastaError(f"column `{name}` of table `{table.name}` has type {have[name]}", f"it must be {want}")
+    return expressions
+
+
+def _becomes(have: pl.DataType, want: pl.DataType) -> bool:
+    return (
         have == pl.Null
         or (have.is_integer() and want.is_numeric())
         or (have == pl.Float32 and want == pl.Float64)
         or (have in (pl.Categorical, pl.Enum) and want == pl.String)
     )
-    where = f"column `{column.name}` of table `{table.name}`"
-    if not allowed:
-        raise PastaError(f"{where} has type {have}", f"it must be {want}")
-    try:
-        return series.cast(want)
-    except pl.exceptions.InvalidOperationError as error:
-        raise PastaError(
-            f"{where} has a value that does not fit {want}", "leave out values that are unknown"
-        ) from error
 
 
 def _check_values(frame: pl.DataFrame, table: Table) -> None:
@@ -109,19 +124,3 @@ def _check_values(frame: pl.DataFrame, table: Table) -> None:
                 f"column `{column.name}` of table `{table.name}` has the value {values[0]!r}",
                 f"it must be one of {', '.join(column.values)}",
             )
-
-
-def full_schema(frame: pl.LazyFrame, have: pl.Schema, table: Table) -> pl.LazyFrame:
-    """Return stored rows with exactly the columns of ``table``, where ``have`` is the schema of ``frame``.
-
-    This is for reading: a trace by an older pasta lacks columns, one by a newer pasta has more.
-    """
-    want = frame_schema(table)
-    if have == want:
-        return frame
-    return frame.select(
-        (pl.col(name).cast(dtype) if have[name] != dtype else pl.col(name))
-        if name in have
-        else pl.lit(None, dtype).alias(name)
-        for name, dtype in want.items()
-    )

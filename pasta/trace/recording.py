@@ -1,15 +1,13 @@
 """A recording that is not sealed: the shards of all its processes, turned into the tables of a trace.
 
-The directory holds ``shard-PID-GENERATION.pastashard`` of each process image (a generation more for every exec that
-keeps the pid), ``recording.id`` of the session and, where ``pasta record`` wrote it, ``recording.json``: JSON that
-goes into the manifest, whose ``anchor_ns`` is time 0 of the trace on ``CLOCK_MONOTONIC``.
+A process image is one pid's life between two execs; each writes its own shard. recording.json may give `anchor_ns`,
+time 0 of the trace on ``CLOCK_MONOTONIC``; without it time 0 is the start of the first process.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,13 +18,11 @@ import polars as pl
 
 from pasta.schema import TABLES, Table, sealed_columns
 from pasta.trace.frames import conform, empty_frame
+from pasta.trace.layout import RECORDING_JSON, SHARD
 from pasta.trace.rows import merge_by_start, merge_identity, shift_times, sort_by_start, sum_losses
 from pasta.trace.shards import MAX_ROWS, Chunk, Fault, Shard
 from pasta.trace.writer import PART_ROWS
 
-RECORDING_JSON = "recording.json"
-RECORDING_ID = "recording.id"
-_SHARD = re.compile(r"shard-(\d{1,9})-(\d{1,9})\.pastashard")
 _NEVER = (1 << 63) - 1
 
 UNFLUSHED = "the process ended without a last word: what it had not written yet, at most its last second, is missing"
@@ -72,14 +68,6 @@ class Image:
     def first_seen(self) -> int | None:
         """Return the earliest start in the shard."""
         return min((chunk.first_ns for chunk in self.shard.chunks if chunk.first_ns is not None), default=None)
-
-
-def is_recording(directory: Path) -> bool:
-    """Return whether ``directory`` holds a recording that is not sealed."""
-    return any(
-        name in (RECORDING_JSON, RECORDING_ID) or _SHARD.fullmatch(name)
-        for name in (entry.name for entry in directory.iterdir())
-    )
 
 
 class Recording:
@@ -132,7 +120,7 @@ class Recording:
         found = sorted(
             (int(match[1]), int(match[2]), path)
             for path in self.directory.iterdir()
-            if (match := _SHARD.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+            if (match := SHARD.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
         )
         images = []
         for pid, generation, path in found:
@@ -209,7 +197,7 @@ class Recording:
                         row["end_ns"] = image.last_seen()
                         if own_root is not None and own_root.exit_status is not None:
                             row["how_ended"] = "_exit"  # it did exit, and no exit hook ran
-                if own_root is not None:
+                if own_root is not None and row["how_ended"] != "exec":
                     row["exit_status"], row["exit_signal"] = own_root.exit_status, own_root.exit_signal
                     if own_root.exit_signal is not None:
                         row["how_ended"] = "killed"  # even if it was on its way out

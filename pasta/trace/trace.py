@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import polars as pl
 
+from pasta.errors import PastaError
 from pasta.schema import TABLES
 from pasta.trace.container import Container, Directory, as_list, broken, find_unsealed, open_container, read_manifest
-from pasta.trace.frames import empty_frame, find_table, full_schema
+from pasta.trace.frames import empty_frame, find_table, frame_schema, full_schema
 from pasta.trace.seal import recover
 
 
@@ -24,11 +26,11 @@ class Trace:
     Close the trace, or use it in a ``with`` block; frames must be collected before that.
     """
 
-    def __init__(self, path: Path, container: Container) -> None:
+    def __init__(self, path: Path, container: Container, manifest: dict[str, Any]) -> None:
         #: What the user opened.
         self.path = path
         #: Contents of manifest.json.
-        self.manifest: dict[str, Any] = read_manifest(container, path)
+        self.manifest = manifest
         #: What a reader should know about how the trace was made and read, as sentences; usually none.
         self.notes: list[str] = [str(note) for note in as_list(self.manifest.get("notes"))]
         self._container = container
@@ -44,9 +46,15 @@ class Trace:
         path = Path(path)
         unsealed = find_unsealed(path)
         if unsealed is None:
-            return cls(path, open_container(path))
+            container = open_container(path)
+            try:
+                return cls(path, container, read_manifest(container, path))
+            except PastaError:
+                container.close()
+                raise
         temporary, recovered = recover(unsealed)
-        trace = cls(path, Directory(recovered))
+        container = Directory(recovered)
+        trace = cls(path, container, read_manifest(container, recovered))
         trace._temporary = temporary
         trace.notes.append(f"{unsealed} was not sealed: its tables were recovered from what its processes had written")
         return trace
@@ -61,6 +69,11 @@ class Trace:
         if name not in self._tables:
             self._tables[name] = self._scan(name)
         return self._tables[name]
+
+    def batches(self, name: str) -> Iterator[pl.DataFrame]:
+        """Yield the rows of a table in order, at most about half a million at a time, to copy it in bounded memory."""
+        for part in self._parts(name):
+            yield part.collect()
 
     def __getattr__(self, name: str) -> pl.LazyFrame:
         if name in TABLES:
@@ -83,16 +96,23 @@ class Trace:
         self.close()
 
     def _scan(self, name: str) -> pl.LazyFrame:
+        return pl.concat(list(self._parts(name)) or [empty_frame(find_table(name)).lazy()])
+
+    def _parts(self, name: str) -> Iterator[pl.LazyFrame]:
+        """Yield each part of a table, with the full schema."""
         table = find_table(name)
-        members = self._container.parts.get(name)
-        if not members:
-            return empty_frame(table).lazy()
-        parts = [pl.scan_parquet(self._container.part(member), hive_partitioning=False) for member in members]
-        try:
-            schemas = [part.collect_schema() for part in parts]
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise broken(self.path, f"table `{name}` is not Parquet ({error})") from error
-        extra = {column for schema in schemas for column in schema.names()} - empty_frame(table).schema.keys()
-        if extra:
-            self.notes.append(f"columns that this pasta does not know were left out of `{name}`: {sorted(extra)}")
-        return pl.concat([full_schema(part, schema, table) for part, schema in zip(parts, schemas, strict=True)])
+        for member in self._container.parts.get(name, []):
+            try:
+                part = pl.scan_parquet(self._container.part(member), hive_partitioning=False)
+                schema = part.collect_schema()
+            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+                raise broken(self.path, f"{member} is not Parquet ({error})") from error
+            extra = sorted(schema.keys() - frame_schema(table).keys())
+            note = f"columns of `{name}` that this pasta does not know were left out: {', '.join(extra)}"
+            if extra and note not in self.notes:
+                self.notes.append(note)
+            try:
+                complete = full_schema(part, schema, table)
+            except PastaError as error:
+                raise broken(self.path, f"{member}: {error.message}") from error
+            yield complete

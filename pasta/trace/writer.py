@@ -1,15 +1,4 @@
-"""Write a trace: any number of frames for any table, in bounded memory, sealed at once or not at all.
-
-A trace holds the same members in both forms, as paths in a directory or as stored members of a ZIP file::
-
-    manifest.json
-    kernel/part-0.parquet            rows of processes that have no rank
-    kernel/rank=3/part-0.parquet     rows of rank 3
-
-A part has at most ``PART_ROWS`` rows, compressed with zstd. The column `rank` is in the parts too, so that each is
-complete in itself; the folders let DuckDB, Spark, Dask and polars skip ranks (hive layout). Rows without a rank are
-not put in a folder for null, so the trace of one process shows no sign of ranks.
-"""
+"""Write a trace: any number of frames for any table, in bounded memory, sealed at once or not at all."""
 
 from __future__ import annotations
 
@@ -20,6 +9,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -30,6 +20,7 @@ import pasta
 from pasta.errors import PastaError
 from pasta.schema import SCHEMA_VERSION, Table
 from pasta.trace.frames import conform, find_table
+from pasta.trace.layout import FORMAT, MANIFEST, may_replace, part_path, set_aside
 
 Form = Literal["file", "dir"]
 
@@ -38,19 +29,16 @@ PART_ROWS = 1 << 19
 #: Rows that share statistics: a reader that wants a time or a rank skips the others.
 ROW_GROUP_ROWS = 1 << 17
 
-MANIFEST = "manifest.json"
-#: First member of every manifest: what tells a trace from any other ZIP file or directory.
-FORMAT = "pasta-trace"
-
 
 class TraceWriter:
-    """Writes the trace ``path`` as one file or as a directory; see the module's docstring for the layout.
+    """Writes the trace ``path`` as one file or as a directory, laid out as ``pasta.trace.layout`` says.
 
     A context manager: leaving the block seals ``path`` atomically, an exception leaves nothing behind. ``manifest``
     takes whatever describes the trace (JSON values); the writer adds ``format``, ``schema_version``,
     ``pasta_version``, ``rows`` (per table) and ``time_span_ns`` (first start and last end of any row, or null).
 
-    Raises ``PastaError`` when ``path`` exists and ``overwrite`` is false, or when it cannot be written.
+    Raises ``PastaError`` when ``path`` exists and ``overwrite`` is false, when it is a directory of something else,
+    or when it cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], form: Form = "file", *, overwrite: bool = False) -> None:
@@ -63,13 +51,14 @@ class TraceWriter:
         self.time_span_ns: tuple[int, int] | None = None
         self._held: dict[str, list[pl.DataFrame]] = {}
         self._held_rows: Counter[str] = Counter()
-        self._parts: Counter[str] = Counter()
+        self._parts: Counter[tuple[str, int | None]] = Counter()
         if not overwrite and os.path.lexists(self.path):
             raise PastaError(f"{self.path} exists", "choose another name or pass --force-overwrite")
         try:
-            self._staging = Path(
-                tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".sealing", dir=self.path.parent)
-            )
+            if not may_replace(self.path):
+                raise PastaError(f"{self.path} is a directory that holds something else", "choose another name")
+            prefix = f".{self.path.name}."
+            self._staging = Path(tempfile.mkdtemp(prefix=prefix, suffix=".sealing", dir=self.path.parent))
         except OSError as error:
             raise _cannot_write(self.path, error) from error
         self._target = self._staging / "trace"
@@ -87,11 +76,14 @@ class TraceWriter:
             return
         self.rows[table] += rows.height
         self._extend_span(rows, described)
-        for part in rows.iter_slices(PART_ROWS):
-            self._held.setdefault(table, []).append(part)
-            self._held_rows[table] += part.height
-            while self._held_rows.total() >= PART_ROWS:
-                self._flush(self._held_rows.most_common(1)[0][0])
+        try:
+            for part in rows.iter_slices(PART_ROWS):
+                self._held.setdefault(table, []).append(part)
+                self._held_rows[table] += part.height
+                while self._held_rows.total() >= PART_ROWS:
+                    self._flush(self._held_rows.most_common(1)[0][0])
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -122,29 +114,33 @@ class TraceWriter:
         rows = pl.concat(self._held.pop(table))
         del self._held_rows[table]
         for (rank,), part in rows.partition_by("rank", as_dict=True, maintain_order=True).items():
-            folder = table if rank is None else f"{table}/rank={rank}"
-            self._write(f"{folder}/part-{self._parts[folder]}.parquet", part)
-            self._parts[folder] += 1
+            number = self._parts[table, rank]
+            self._parts[table, rank] += 1
+            self._write(part_path(table, rank, number), part)
 
     def _write(self, member: str, part: pl.DataFrame) -> None:
+        parquet = BytesIO()
+        part.write_parquet(parquet, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+        self._add(member, parquet.getbuffer())
+
+    def _add(self, member: str, data: bytes | memoryview) -> None:
         if self._zip is not None:
-            parquet = BytesIO()
-            part.write_parquet(parquet, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-            self._zip.writestr(member, parquet.getbuffer())
+            info = zipfile.ZipInfo(member)  # of 1980: equal rows give equal files
+            info.external_attr = 0o644 << 16
+            self._zip.writestr(info, data)
         else:
             file = self._target / member
             file.parent.mkdir(parents=True, exist_ok=True)
-            part.write_parquet(file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+            file.write_bytes(data)
 
     def _seal(self) -> None:
         for table in list(self._held):
             self._flush(table)
         text = json.dumps(self._complete_manifest(), indent=2, ensure_ascii=False) + "\n"
+        self._add(MANIFEST, text.encode("utf-8", errors="replace"))
         if self._zip is not None:
-            self._zip.writestr(MANIFEST, text)
             self._zip.close()
-        else:
-            (self._target / MANIFEST).write_text(text, encoding="utf-8")
+        sync(self._target)
         replace(self._target, self.path)
 
     def _complete_manifest(self) -> dict[str, Any]:
@@ -158,24 +154,38 @@ class TraceWriter:
         }
 
 
+def sync(path: Path) -> None:
+    """Wait until ``path``, and all that is in it, is on the disk."""
+    for entry in (*path.rglob("*"), path) if path.is_dir() else (path,):
+        sync_one(entry)
+
+
+def sync_one(entry: Path) -> None:
+    """Wait until a file, or the list of names in a directory, is on the disk."""
+    descriptor = os.open(entry, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def replace(new: Path, path: Path) -> None:
-    """Put ``new`` at ``path``. A directory that stands there is kept as ``PATH.recording`` until the new one is there,
-    so a crash in between loses nothing (``Trace.open`` looks there too)."""
-    if not path.is_dir() or path.is_symlink():
+    """Put ``new`` at ``path``, atomically unless a directory stands there.
+
+    A directory is set aside until the new one is in its place (see ``layout.set_aside``), so that pasta, killed in
+    between, loses nothing.
+    """
+    if path.is_symlink() or not path.is_dir():
         if new.is_dir() and os.path.lexists(path):
             path.unlink()
-        os.replace(new, path)
+        os.rename(new, path)
         return
-    aside = set_aside(path)
-    shutil.rmtree(aside, ignore_errors=True)
+    names = (set_aside(path).with_suffix(f".recording{number or ''}") for number in count())
+    aside = next(name for name in names if not os.path.lexists(name))
     os.rename(path, aside)
     os.rename(new, path)
+    sync_one(path.parent)
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def set_aside(path: Path) -> Path:
-    """Return where a recording stands while its sealed trace takes its place."""
-    return path.with_name(path.name + ".recording")
 
 
 def _cannot_write(path: Path, error: OSError) -> PastaError:
