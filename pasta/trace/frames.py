@@ -68,7 +68,7 @@ def conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
     if frame.schema != frame_schema(table):
         expressions = _columns(frame.schema, table)
         try:
-            frame = frame.with_columns(expressions).select(columns)
+            frame = frame.with_columns(expressions).select(list(columns))
         except pl.exceptions.InvalidOperationError as error:
             why = str(error).splitlines()[0]
             raise PastaError(f"table `{table.name}`: {why}", "leave out values that are unknown") from error
@@ -83,7 +83,7 @@ def full_schema(frame: pl.LazyFrame, have: pl.Schema, table: Table) -> pl.LazyFr
     which are left out. Raises ``PastaError`` for a column of a wrong type.
     """
     want = frame_schema(table)
-    return frame if have == want else frame.with_columns(_columns(have, table)).select(want.keys())
+    return frame if have == want else frame.with_columns(_columns(have, table)).select(want.names())
 
 
 def _columns(have: pl.Schema, table: Table) -> list[pl.Expr]:
