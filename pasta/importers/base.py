@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +25,9 @@ from pasta.trace.frames import frame_schema
 
 #: Rows that are turned into one frame.
 BATCH_ROWS = 65536
+
+#: Names and types of the columns of a frame.
+Schema = Mapping[str, pl.DataType]
 
 #: Progress of an import: bytes read so far, bytes in all (both of the files as they are on disk).
 Progress = Callable[[int, int], None]
@@ -137,7 +141,9 @@ class Sink:
 
     def table(self, table: str, *columns: str) -> Rows:
         """Return a buffer for rows of ``table`` that gives the values of ``columns``, in that order."""
-        rows = Rows(self, table, columns)
+        schema = frame_schema(TABLES[table])
+        give, misfit = partial(self.append, table), partial(self._misfits, table)
+        rows = Rows({name: schema[name] for name in columns}, give, misfit)
         self._open.append(rows)
         return rows
 
@@ -152,29 +158,38 @@ class Sink:
 
 
 class Rows:
-    """A buffer of tuples that becomes a frame every ``BATCH_ROWS`` rows. ``add`` is the hot path of every importer."""
+    """A buffer of tuples that becomes a frame every ``BATCH_ROWS`` rows. ``add`` is the hot path of every importer.
 
-    def __init__(self, sink: Sink, table: str, columns: Sequence[str]) -> None:
-        schema = frame_schema(TABLES[table])
-        self._sink = sink
-        self._table = table
-        self._schema = {name: schema[name] for name in columns}
-        self._pending: list[tuple[Any, ...]] = []
+    ``pending`` is open to loops that append to it themselves and call ``flush_full`` now and then.
+    """
+
+    def __init__(
+        self, schema: Schema, give: Callable[[pl.DataFrame], None], misfit: Callable[[str, int], None]
+    ) -> None:
+        self.pending: list[tuple[Any, ...]] = []
+        self._schema = schema
+        self._give = give
+        self._misfit = misfit
 
     def add(self, *values: Any) -> None:
         """Add one row: one value for each column of the buffer, None for unknown."""
-        self._pending.append(values)
-        if len(self._pending) >= BATCH_ROWS:
+        self.pending.append(values)
+        if len(self.pending) >= BATCH_ROWS:
+            self.flush()
+
+    def flush_full(self) -> None:
+        """Pass the rows on when there are enough of them."""
+        if len(self.pending) >= BATCH_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Give the rows to the sink."""
-        if not self._pending:
+        """Pass the rows on."""
+        if not self.pending:
             return
-        columns = zip(*self._pending, strict=True)
+        columns = zip(*self.pending, strict=True)
         series = [self._series(name, values) for name, values in zip(self._schema, columns, strict=True)]
-        self._pending = []
-        self._sink.append(self._table, pl.DataFrame(series))
+        self.pending.clear()
+        self._give(pl.DataFrame(series))
 
     def _series(self, name: str, values: tuple[Any, ...]) -> pl.Series:
         kind = self._schema[name]
@@ -182,7 +197,7 @@ class Rows:
             return pl.Series(name, values, dtype=kind, strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
             series = pl.Series(name, values, dtype=kind, strict=False)
-            self._sink._misfits(self._table, name, series.null_count() - values.count(None))
+            self._misfit(name, series.null_count() - values.count(None))
             return series
 
 

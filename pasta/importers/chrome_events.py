@@ -1,0 +1,134 @@
+"""Events of the Chrome trace format, as Kineto and many others write it: one struct, exact times, tolerant ids.
+
+Times are microseconds with up to three decimals, as a number or as text. A double holds them to the nanosecond up to
+2**43 us (101 days; Kineto's are relative to a base at most 92 days back) and not at the scale of the UNIX epoch
+(1.7e15 us): a piece of a file with such numbers is decoded again, as decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+
+import msgspec
+
+from pasta.importers.json_stream import JsonStream
+from pasta.importers.packed import Source
+
+Time: TypeAlias = int | float | str | Decimal | None
+Id: TypeAlias = int | float | str | None
+
+#: Below this many microseconds, a double times 1000 rounds to the nanosecond that was written.
+_EXACT_DOUBLE_US = 2.0**43
+#: Times at or beyond 10**16 us (year 2286) are damage; it also keeps an exponent from becoming a gigabyte integer.
+_MAX_EXPONENT = 15
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; what the format defines and no importer uses is left out."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: int | float | str | None = None
+    dur: int | float | str | None = None
+    pid: Id = None
+    tid: Id = None
+    id: Any = None
+    args: Any = None
+
+
+class _ExactEvent(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: Decimal | None = None
+    dur: Decimal | None = None
+    pid: Id = None
+    tid: Id = None
+    id: Any = None
+    args: Any = None
+
+
+class _Decoder:
+    """Decodes arrays of events, as decimals from the first array on that needs it."""
+
+    def __init__(self) -> None:
+        self._decode: Any = msgspec.json.Decoder(list[Event]).decode
+        self._exact = False
+
+    def __call__(self, raw: bytes) -> list[Event]:
+        events: list[Event] = self._decode(raw)
+        if not self._exact and any(type(event.ts) is float and event.ts >= _EXACT_DOUBLE_US for event in events):
+            self._exact = True
+            self._decode = msgspec.json.Decoder(list[_ExactEvent]).decode
+            return self(raw)
+        return events
+
+
+def event_stream(source: Source) -> JsonStream[Event]:
+    """Return the events of a Chrome trace, whose document is an object with ``traceEvents`` or a list."""
+    return JsonStream(source, "traceEvents", _Decoder(), _salvage)
+
+
+def to_ns(time: Time) -> int | None:
+    """Return ``time`` (us) in ns, rounded to the nearest; None for what is not a time."""
+    if type(time) is int:
+        return time * 1000 if -(10**16) < time < 10**16 else None
+    if type(time) is float and -_EXACT_DOUBLE_US < time < _EXACT_DOUBLE_US:
+        return round(time * 1000)
+    if time is None or isinstance(time, bool):
+        return None
+    try:
+        decimal = Decimal(time)
+    except (InvalidOperation, ValueError):
+        return None
+    if not decimal.is_finite() or decimal.adjusted() > _MAX_EXPONENT:
+        return None
+    return int((decimal * 1000).to_integral_value()) if decimal.adjusted() > -16 else 0
+
+
+def to_int(value: Any) -> int | None:
+    """Return an id or size that may be a number or its text (``"7"``, ``"stream 7"``, ``"0x1f"``); else None."""
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return int(value) if value.is_integer() and abs(value) < 2.0**63 else None
+    if not isinstance(value, str):
+        return None
+    text = value.rpartition(" ")[2]
+    try:
+        return int(text, 16) if text.startswith(("0x", "0X")) else int(text)
+    except ValueError:
+        return None
+
+
+def arguments(event: Event) -> Mapping[str, Any]:
+    """Return the event's arguments; none when they are missing or not an object."""
+    return event.args if type(event.args) is dict else {}
+
+
+def _salvage(value: Any) -> Event | None:
+    """Return the event in a parsed object that has values of unexpected types."""
+    if not isinstance(value, dict):
+        return None
+    return Event(
+        ph=_text(value.get("ph")),
+        cat=_text(value.get("cat")),
+        name=_text(value.get("name")),
+        ts=_scalar(value.get("ts")),
+        dur=_scalar(value.get("dur")),
+        pid=_scalar(value.get("pid")),
+        tid=_scalar(value.get("tid")),
+        id=_scalar(value.get("id")),
+        args=value.get("args"),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _scalar(value: Any) -> int | str | None:
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None

@@ -1,0 +1,52 @@
+"""Which interval of a thread encloses which: parents of operators and ranges, operators that ran at a moment."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def enclosing(thread: Ints, start: Ints, end: Ints, opens: Flags, order: Ints) -> Ints:
+    """Return for each interval the index of the innermost one that encloses its start on the same thread, or -1.
+
+    ``opens`` marks the intervals that can enclose others. Of two that are equal the one with the lower ``order``
+    encloses the other. An interval encloses the moments from its start up to, not including, its end: one that begins
+    at the tick at which another ends is its sibling. Ends need not nest, because clocks round.
+    """
+    sequence = np.lexsort((order, -end, ~opens, start, thread))
+    parents = [-1] * len(start)
+    stack: list[int] = []
+    ends: list[int] = []
+    current: int | None = None
+    columns = (sequence, thread[sequence], start[sequence], end[sequence], opens[sequence])
+    for index, owner, begin, finish, opening in zip(*(column.tolist() for column in columns), strict=True):
+        if owner != current:
+            current = owner
+            stack.clear()
+            ends.clear()
+        while ends and ends[-1] <= begin:
+            stack.pop()
+            ends.pop()
+        if stack:
+            parents[index] = stack[-1]
+        if opening:
+            stack.append(index)
+            ends.append(finish)
+    return np.array(parents, dtype=np.int64)
+
+
+def nearest(parents: Ints, marked: Flags) -> Ints:
+    """Return for each interval the index of its nearest ancestor that is ``marked``, or -1.
+
+    ``parents`` must have no cycle. Each round doubles how far every interval looks, so a deep chain takes few.
+    """
+    up = parents.copy()
+    while True:
+        pending = up >= 0
+        pending[pending] = ~marked[up[pending]]
+        if not pending.any():
+            return up
+        up[pending] = up[up[pending]]
