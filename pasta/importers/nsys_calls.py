@@ -6,7 +6,7 @@ import re
 
 from pasta.importers.annotations import Annotations
 from pasta.importers.base import Report, Sink
-from pasta.importers.sqlite import Database, Row
+from pasta.importers.sqlite import Database
 
 TABLE = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _USED = {"start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue"}
@@ -37,17 +37,16 @@ def read_calls(db: Database, sink: Sink, report: Report, annotations: Annotation
     Leaves ``temp.launch``, one row a (process key, correlation id): thread id, operator, end of the call, and what it
     waits for. Of nested calls with one id, a driver call within a runtime call, the outer one counts.
     """
-    db.create(
+    launches = db.create(
         "launch",
-        "process INTEGER, correlation INTEGER, thread INTEGER, op INTEGER, end INTEGER, wait TEXT,"
-        " PRIMARY KEY (process, correlation)",
+        *("process INTEGER", "correlation INTEGER", "thread INTEGER", "op INTEGER", "end INTEGER", "wait TEXT"),
+        "PRIMARY KEY (process, correlation)",
     )
     if not db.has(TABLE, "start"):
         return
     rows = sink.table(
         "api", "pid", "start_ns", "end_ns", "thread_id", "api", "name", "result", "correlation_id", "op_id"
     )
-    launches: list[Row] = []
     for thread, start, end, kind, correlation, name, result in db.rows(_query(db)):
         name = name and _VERSION.sub("", name)
         process = (thread or 0) >> 24
@@ -56,11 +55,8 @@ def read_calls(db: Database, sink: Sink, report: Report, annotations: Annotation
         rows.add(process & 0xFFFFFF, start, end, thread_id, _api(kind, name), name, result, correlation, op)
         if correlation:
             wait = _WAITS.get(name.removesuffix("_ptsz").removesuffix("_v2")) if name else None
-            launches.append((process, correlation, thread_id, op, end, wait))
-            if len(launches) >= 8192:
-                db.insert("launch", launches, 6)
-                launches.clear()
-    db.insert("launch", launches, 6)
+            launches.add(process, correlation, thread_id, op, end, wait)
+    launches.flush()
     report.unplaced.update(db.unplaced(TABLE, _USED))
 
 

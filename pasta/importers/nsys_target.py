@@ -88,8 +88,10 @@ def find_target(db: Database) -> Target:
         if thread is not None and rank is not None:
             target.ranks[pid_of(thread >> 24)] = rank
     _find_contexts(db, target)
-    db.create("context", "pid INTEGER, context INTEGER, device INTEGER, PRIMARY KEY (pid, context)")
-    db.insert("context", ((*key, device) for key, device in target.contexts.items()), 3)
+    contexts = db.create("context", "pid INTEGER", "context INTEGER", "device INTEGER", "PRIMARY KEY (pid, context)")
+    for key, device in target.contexts.items():
+        contexts.add(*key, device)
+    contexts.flush()
     return target
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -46,18 +46,16 @@ class Database:
         """Return the first column of the first row, or None when there is no row."""
         return next((row[0] for row in self.rows(query, parameters)), None)
 
-    def create(self, table: str, columns: str) -> None:
-        """Make the temporary table ``table``, which SQLite keeps outside the file."""
-        try:
-            self._connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
-        except sqlite3.Error as error:
-            raise database_error(self.source.path, error) from error
+    def create(self, table: str, *columns: str) -> TempTable:
+        """Make the table ``temp.<table>``, which SQLite keeps outside the file."""
+        self._temporary(lambda: self._connection.execute(f"CREATE TEMP TABLE {table} ({', '.join(columns)})"))
+        places = ", ".join("?" for column in columns if not column.startswith("PRIMARY KEY"))
+        insert = f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})"
+        return TempTable(lambda rows: self._temporary(lambda: self._connection.executemany(insert, rows)))
 
-    def insert(self, table: str, rows: Iterable[Row], width: int) -> None:
-        """Add ``rows`` of ``width`` values to a temporary table; a row whose key is already there is left out."""
+    def _temporary(self, action: Callable[[], object]) -> None:
         try:
-            places = ", ".join("?" * width)
-            self._connection.executemany(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", rows)
+            action()
         except sqlite3.Error as error:
             raise database_error(self.source.path, error) from error
 
@@ -99,6 +97,25 @@ class Database:
         sums = ", ".join(f"sum({quote(name)} NOT IN {nothing})" for name in left)
         counts = next(self.rows(f"SELECT {sums} FROM {quote(table)}"))
         return Counter({f"{table}.{name}": int(n) for name, n in zip(left, counts, strict=True) if n})
+
+
+class TempTable:
+    """A temporary table that is filled row by row; a row whose primary key is already there is left out."""
+
+    def __init__(self, insert: Callable[[list[Row]], None]) -> None:
+        self._insert = insert
+        self._pending: list[Row] = []
+
+    def add(self, *values: Any) -> None:
+        """Add one row; queries see it after ``flush``."""
+        self._pending.append(values)
+        if len(self._pending) >= FETCH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        self._insert(self._pending)
+        self._pending.clear()
 
 
 def quote(name: str) -> str:
