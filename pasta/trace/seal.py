@@ -92,7 +92,7 @@ def _seal(
             **_command(tables["process"]),
             **recording.info,
             **extra,
-            "clock": _clock(recording.anchor_ns, tables["clock"]),
+            "clock": _clock(recording, tables["clock"]),
             "devices": distinct_rows(tables["device"].drop("pid", "rank", "device_id")),
             "backends": _backends(tables["process"]),
             "losses": sum_up_losses(tables["loss"]),
@@ -134,19 +134,20 @@ def _backends(processes: pl.DataFrame) -> dict[str, str]:
     return {name: how for name, _, how in islice(named, _MAX_LISTED)}
 
 
-def _clock(anchor_ns: int, clocks: pl.DataFrame) -> dict[str, int | None]:
-    """Return where time 0 is: on ``CLOCK_MONOTONIC`` and, by the best pair of readings, on the clock of the world.
+def _clock(recording: Recording, clocks: pl.DataFrame) -> dict[str, int | None]:
+    """Return where time 0 is: on ``CLOCK_MONOTONIC`` and on the clock of the world (nanoseconds since 1970).
 
-    ``error_ns`` bounds the error of ``realtime_ns`` (nanoseconds since 1970).
+    The latter comes from the best pair of readings that a process took, with the bound ``error_ns`` of its error, or
+    from recording.json.
     """
     pairs = clocks.filter(pl.col("source") == "realtime").drop_nulls(["start_ns", "source_ns"])
-    best = pairs.sort("error_ns", nulls_last=True, maintain_order=True).head(1)
-    realtime = (best["source_ns"] - best["start_ns"]).to_list()
-    return {
-        "anchor_ns": anchor_ns,
-        "realtime_ns": realtime[0] if realtime else None,
-        "error_ns": best["error_ns"][0] if realtime else None,
-    }
+    for pair in pairs.sort("error_ns", nulls_last=True, maintain_order=True).head(1).iter_rows(named=True):
+        realtime, error = pair["source_ns"] - pair["start_ns"], pair["error_ns"]
+        break
+    else:
+        told = recording.info.get("anchor_realtime_ns")
+        realtime, error = told if isinstance(told, int) else None, None
+    return {"anchor_ns": recording.anchor_ns, "realtime_ns": realtime, "error_ns": error}
 
 
 def _size(path: Path) -> int:

@@ -204,7 +204,7 @@ class Shard:
                 continue
             stored = STORED[table.columns[position].type]
             inside = offset + header.rows * stored.dtype.itemsize <= header.end
-            if position in columns or code != stored.code or offset % 8 or not inside:
+            if position in columns or code != stored.code or not inside:
                 return False
             columns[position] = offset
         for row in range(0, header.rows, MAX_ROWS):

@@ -57,8 +57,9 @@ class TraceWriter:
         try:
             if not may_replace(self.path):
                 raise PastaError(f"{self.path} is a directory that holds something else", "choose another name")
-            prefix = f".{self.path.name}."
-            self._staging = Path(tempfile.mkdtemp(prefix=prefix, suffix=".sealing", dir=self.path.parent))
+            self._final = Path(os.path.abspath(self.path))
+            prefix = f".{self._final.name}."
+            self._staging = Path(tempfile.mkdtemp(prefix=prefix, suffix=".sealing", dir=self._final.parent))
         except OSError as error:
             raise _cannot_write(self.path, error) from error
         self._target = self._staging / "trace"
@@ -141,7 +142,7 @@ class TraceWriter:
         if self._zip is not None:
             self._zip.close()
         sync(self._target)
-        replace(self._target, self.path)
+        replace(self._target, self._final)
 
     def _complete_manifest(self) -> dict[str, Any]:
         return {
