@@ -72,10 +72,19 @@ class Verbs(TyperGroup):
     ) -> tuple[str | None, TyperCommand | None, list[str]]:
         name, arguments = args[0], args[1:]
         if name in VERBS:
-            return name, load(name, arguments), arguments
+            return name, self._load(ctx, name, arguments), arguments
         if ctx.resilient_parsing:
             return None, None, arguments
         raise unknown("verb", name, [n for n, verb in VERBS.items() if not verb.hidden], "pasta --help")
+
+    @staticmethod
+    def _load(ctx: typer.Context, name: str, arguments: list[str]) -> TyperCommand:
+        try:
+            return load(name, arguments)
+        except PastaError:
+            if not ctx.resilient_parsing:
+                raise
+            return load(name)  # completion of a line that is not right yet
 
 
 def load(name: str, arguments: Sequence[str] = ()) -> TyperCommand:
@@ -149,7 +158,7 @@ def _fail(message: str, status: int) -> int:
 
 def _usage(error: Any) -> str:
     """Say what is wrong with the command line and where to read about it (``error`` is click's UsageError)."""
-    message = " ".join(error.format_message().split()).rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     where = error.ctx.command_path if error.ctx is not None else "pasta"
     return f"{message}; see {where} --help"
 
