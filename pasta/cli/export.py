@@ -61,6 +61,8 @@ def command(
     from pasta.trace.frames import find_table
 
     names = [find_table(name).name for name in table or []]
+    if output.exists() and trace.exists() and output.samefile(trace):
+        raise PastaError(f"{output} is the trace itself", "choose another name")
     with Trace.open(trace) as opened:
         for note in opened.notes:
             print(f"pasta: {note}", file=sys.stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pasta.errors import PastaError
 from pasta.exporters import perfetto, tables
+from pasta.schema import TABLES
 from pasta.tools.base import TraceView
 from pasta.trace.writer import replace
 
@@ -38,8 +39,11 @@ def export(
     ``names`` are the tables to write; empty means all that have rows. Raises ``PastaError`` when ``output`` exists
     and ``overwrite`` is false, or cannot be written; ``output`` is complete or as it was.
     """
-    if not overwrite and os.path.lexists(output):
-        raise PastaError(f"{output} exists", "choose another name or pass --force-overwrite")
+    if os.path.lexists(output):
+        if not overwrite:
+            raise PastaError(f"{output} exists", "choose another name or pass --force-overwrite")
+        if not _may_replace(output):
+            raise PastaError(f"{output} holds something else than an export", "choose another name")
     try:
         staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".exporting", dir=output.parent))
         try:
@@ -57,3 +61,10 @@ def export(
         fix = "choose another place with --output"
         raise PastaError(f"cannot write {output}: {error.strerror or error}", fix) from error
     return written
+
+
+def _may_replace(output: Path) -> bool:
+    """Return whether ``output`` is a file, or a directory with nothing but files of tables."""
+    if not output.is_dir():
+        return output.is_file() or output.is_symlink()
+    return all(entry.stem in TABLES and entry.suffix in (".csv", ".parquet") for entry in output.iterdir())
