@@ -1,0 +1,32 @@
+"""What ``pasta doctor`` looks at: one module a vendor or concern, each a function that yields its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pasta.cli.checks.amd import amd
+from pasta.cli.checks.check import Check
+from pasta.cli.checks.nvidia import nvidia
+from pasta.cli.checks.opencl import opencl
+from pasta.cli.checks.system import environment, installation, permissions
+from pasta.cli.checks.torch import torch
+
+__all__ = ["Check", "all_checks"]
+
+
+def all_checks() -> Iterator[Check]:
+    """Yield all checks of this machine; the last one says whether there is any accelerator at all."""
+    yield from installation()
+    found = []
+    for vendor in (opencl, nvidia, amd):
+        for check in vendor():
+            found.append(check)
+            yield check
+    yield from torch()
+    yield from permissions()
+    yield from environment()
+    usable = [check.name for check in found if check.is_accelerator and check.status == "ok"]
+    if usable:
+        yield Check("ok", "accelerator", f"usable through {', '.join(usable)}")
+    else:
+        yield Check("fail", "accelerator", "none that pasta can use", "pip install 'pasta-profiler[cpu]'")
