@@ -187,12 +187,15 @@ ThreadState* this_thread() {
   t_thread = thread;
   pthread_setspecific(g_thread_key, thread);
 
-  ThreadRecord row;
-  row.thread_id = thread->thread_id;
-  row.start_ns = now_ns();
   char name[64] = {};
-  if (pthread_getname_np(pthread_self(), name, sizeof(name)) == 0) row.name = intern(name);
-  emit(row);
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  if (std::string_view(name).substr(0, 6) != "pasta-") {  // ours are no part of the program
+    ThreadRecord row;
+    row.thread_id = thread->thread_id;
+    row.start_ns = now_ns();
+    row.name = intern(name);
+    emit(row);
+  }
   return thread;
 }
 
@@ -229,6 +232,11 @@ bool traces(TableId table) {
 bool traces_all_api() {
   const State* state = current_state();
   return state != nullptr && state->options.all_api;
+}
+
+size_t buffer_bytes() {
+  const State* state = current_state();
+  return state == nullptr ? 0 : state->options.buffer_bytes;
 }
 
 bool select_launch(std::string_view kernel_name) {

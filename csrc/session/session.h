@@ -38,6 +38,9 @@ inline bool recording() { return (gate_state.load(std::memory_order_relaxed) & k
 bool traces(TableId table);
 bool traces_all_api();  // -t api=all: every call, not only those that move, launch, create or wait
 
+// --buffer-size: what a backend may keep in vendor buffers of its own.
+size_t buffer_bytes();
+
 // Decides, once per launch and in launch order, whether this kernel is recorded: --kernels regex,
 // --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording().
 bool select_launch(std::string_view kernel_name);

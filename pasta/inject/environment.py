@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pasta.inject.icd import cpu_device_variables
+from pasta.inject.icd import cpu_device_variables, python_prefixes
 from pasta.inject.library import library_path, site_directory
 from pasta.inject.options import RecordOptions
+
+#: CUPTI as the wheels nvidia-cuda-cupti and nvidia-cuda-cupti-cu12 install it.
+_CUPTI_WHEEL = "lib/python3*/site-packages/nvidia/*/lib/libcupti.so.1*"
 
 _INJECTIONS = {
     "CUDA_INJECTION64_PATH": b"InitializeInjection",
@@ -46,6 +49,9 @@ def record_environment(
     variables["OPENCL_LAYERS"] = _prepend(library, environment.get("OPENCL_LAYERS"), ":")
     variables["PYTHONPATH"] = _prepend(str(site_directory()), environment.get("PYTHONPATH"), ":")
     _open_cuda(library, environment, target)
+    hints = [str(path) for prefix in python_prefixes(command) for path in sorted(prefix.glob(_CUPTI_WHEEL))]
+    if hints and "CUDA_INJECTION64_PATH" in variables:
+        variables["PASTA_CUPTI_HINTS"] = ":".join(dict.fromkeys(hints))
 
     icd, note = cpu_device_variables(command, environment, device == "cpu")
     variables.update(icd)

@@ -10,6 +10,7 @@ import pytest
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
+_SKIPPED = 77
 
 
 def _run(*command: str | Path) -> None:
@@ -31,4 +32,6 @@ def build(pytestconfig: pytest.Config) -> Path:
 @pytest.mark.parametrize("name", sorted(path.stem for path in _HERE.glob("test_*.cpp")))
 def test_program(build: Path, name: str) -> None:
     result = subprocess.run([build / name], capture_output=True, text=True, timeout=120)
+    if result.returncode == _SKIPPED:
+        pytest.skip("its vendor's headers are not installed")
     assert result.returncode == 0, result.stderr

@@ -1,0 +1,56 @@
+#include "backends/cupti/buffers.h"
+
+#include <chrono>
+#include <cstdlib>
+
+#include "session/clock.h"
+
+namespace pasta::cupti {
+
+uint8_t* ActivityBuffers::take() {
+  std::lock_guard lock(mutex_);
+  if (!free_.empty()) {
+    uint8_t* buffer = free_.back();
+    free_.pop_back();
+    return buffer;
+  }
+  if (allocated_ == max_buffers_) return nullptr;
+  auto* buffer = static_cast<uint8_t*>(std::aligned_alloc(ACTIVITY_RECORD_ALIGNMENT, kBufferBytes));
+  if (buffer != nullptr) ++allocated_;
+  return buffer;
+}
+
+void ActivityBuffers::give(uint8_t* buffer) {
+  std::lock_guard lock(mutex_);
+  free_.push_back(buffer);
+}
+
+void ActivityBuffers::push(FilledBuffer buffer) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back(buffer);
+  ++pushed_;
+  filled_.notify_one();
+}
+
+FilledBuffer ActivityBuffers::pop() {
+  std::unique_lock lock(mutex_);
+  filled_.wait(lock, [&] { return !queue_.empty(); });
+  const FilledBuffer buffer = queue_.front();
+  queue_.pop_front();
+  return buffer;
+}
+
+void ActivityBuffers::decoded() {
+  std::lock_guard lock(mutex_);
+  ++decoded_;
+  idle_.notify_all();
+}
+
+void ActivityBuffers::wait_decoded(int64_t deadline_ns) {
+  std::unique_lock lock(mutex_);
+  const uint64_t target = pushed_;
+  const int64_t left = deadline_ns - now_ns();
+  idle_.wait_for(lock, std::chrono::nanoseconds(left > 0 ? left : 0), [&] { return decoded_ >= target; });
+}
+
+}  // namespace pasta::cupti

@@ -1,0 +1,272 @@
+#include "backends/cupti/collector.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "backends/cupti/client.h"
+#include "backends/cupti/library.h"
+#include "session/session.h"
+
+namespace pasta::cupti {
+
+// CUPTI's three ways to call us.
+struct BufferCallbacks {
+  static void CUPTIAPI requested(uint8_t** buffer, size_t* bytes, size_t* max_records) {
+    *max_records = 0;
+    *buffer = Collector::instance().buffers_->take();
+    *bytes = *buffer == nullptr ? 0 : ActivityBuffers::kBufferBytes;
+  }
+
+  static void CUPTIAPI completed(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t valid_bytes) {
+    if (buffer == nullptr) return;
+    Client::instance().deliver(context, stream, buffer, valid_bytes);
+    Collector::instance().buffers_->push({buffer, valid_bytes, context, stream});
+  }
+
+  static void CUPTIAPI callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                const void* data) {
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE) Collector::instance().on_resource(id, data);
+    Client::instance().forward(domain, id, data);
+  }
+};
+
+namespace {
+
+// What the gate opens and closes. CUPTI decides at launch, so that what is launched while the gate is open is
+// recorded whenever it ends.
+constexpr CUpti_ActivityKind kGated[] = {
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+    CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
+// Identity, and where memory is, whenever recording.
+constexpr CUpti_ActivityKind kAlways[] = {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT,
+                                          CUPTI_ACTIVITY_KIND_STREAM, CUPTI_ACTIVITY_KIND_MEMORY2};
+// A killed program loses what CUPTI holds back; it gives up full and idle buffers this often.
+constexpr uint32_t kFlushPeriodMs = 250;
+
+TableId table_of(CUpti_ActivityKind kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return TableId::kernel;
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: return TableId::memcpy;
+    case CUPTI_ACTIVITY_KIND_MEMSET: return TableId::memset;
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return TableId::sync;
+    case CUPTI_ACTIVITY_KIND_MEMORY2: return TableId::alloc;
+    default: return TableId::process;
+  }
+}
+
+const Backend kBackend = {
+    "cupti",
+    "run on NVIDIA H200 (driver 580, CUDA 13.0)",
+    [](int64_t deadline_ns) { Collector::instance().harvest(deadline_ns); },
+    [] { Collector::instance().forget(); },
+    [](bool open) { Collector::instance().set_collecting(open); },
+};
+
+}  // namespace
+
+Collector& Collector::instance() {
+  static Collector* const collector = new Collector;
+  return *collector;
+}
+
+void Collector::fail(const std::string& why, const char* remedy) {
+  report_loss("cupti", "", kNullI64, why, remedy);
+  std::fprintf(stderr, "pasta: CUDA is not recorded: %s; %s\n", why.c_str(), remedy);
+}
+
+bool Collector::start() {
+  if (active() || !ensure_session()) return active();
+  const Library& cupti = library();
+  if (!cupti.error.empty()) {
+    fail(cupti.error, "install it (pip install nvidia-cuda-cupti) or set PASTA_CUPTI_PATH");
+    return false;
+  }
+  buffers_ = std::make_unique<ActivityBuffers>(buffer_bytes());
+  CUptiResult result = cupti.call.cuptiSubscribe(&subscriber_, BufferCallbacks::callback, nullptr);
+  if (result == CUPTI_SUCCESS) {
+    result = cupti.call.cuptiActivityRegisterCallbacks(BufferCallbacks::requested, BufferCallbacks::completed);
+  }
+  if (result != CUPTI_SUCCESS) {
+    const bool taken = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    fail(taken ? "another tool uses CUPTI in this process" : "CUPTI: " + describe(result),
+         taken ? "run one profiler at a time" : "pasta doctor checks the driver");
+    return false;
+  }
+  cupti.call.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
+  // OS thread ids, as everywhere in a trace, instead of pthread handles.
+  if (cupti.call.cuptiSetThreadIdType != nullptr) {
+    cupti.call.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+  }
+  if (cupti.call.cuptiActivityFlushPeriod != nullptr) cupti.call.cuptiActivityFlushPeriod(kFlushPeriodMs);
+  place_clock();
+
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([this] { run_decoder(); }).detach();
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    fail(std::string("cannot start a thread: ") + error.what(), "raise the limit of threads");
+    return false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+
+  active_.store(true, std::memory_order_release);
+  for (const CUpti_ActivityKind kind : kAlways) enable(kind, true);
+  register_backend(kBackend);
+  set_collecting(collecting());
+  return true;
+}
+
+void Collector::enable(CUpti_ActivityKind kind, bool on) {
+  if (!traces(table_of(kind))) return;
+  std::lock_guard lock(mutex_);
+  if (on == (ours_.count(kind) != 0)) return;
+  if (on) ours_.insert(kind);
+  else ours_.erase(kind);
+  if (Client::instance().wants(kind)) return;
+  const auto call = on ? library().call.cuptiActivityEnable : library().call.cuptiActivityDisable;
+  const CUptiResult result = call(kind);
+  if (result != CUPTI_SUCCESS && on) {
+    const TableInfo* table = table_info(static_cast<uint16_t>(table_of(kind)));
+    report_loss("cupti", table->name, kNullI64, "CUPTI: " + describe(result), "pasta doctor checks the driver");
+  }
+}
+
+void Collector::enable_calls(bool on) {
+  if (!traces(TableId::api)) return;
+  std::lock_guard lock(mutex_);
+  calls_on_ = on;
+  const Functions& call = library().call;
+  struct Domain {
+    CUpti_CallbackDomain domain;
+    CUpti_ActivityKind kind;
+    decltype(call.cuptiActivityEnableRuntimeApi) enable_one;
+  };
+  const Domain domains[] = {
+      {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_ACTIVITY_KIND_RUNTIME, call.cuptiActivityEnableRuntimeApi},
+      {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_ACTIVITY_KIND_DRIVER, call.cuptiActivityEnableDriverApi}};
+  for (const Domain& domain : domains) {
+    if (Client::instance().wants(domain.kind)) continue;
+    if (traces_all_api() || domain.enable_one == nullptr) {
+      (on ? call.cuptiActivityEnable : call.cuptiActivityDisable)(domain.kind);
+      continue;
+    }
+    // By name, so that calls of libraries newer than our headers count too. The list ends where names end.
+    const char* name = nullptr;
+    for (CUpti_CallbackId id = 1; id < 4096; ++id) {
+      if (call.cuptiGetCallbackName(domain.domain, id, &name) != CUPTI_SUCCESS) break;
+      if (name != nullptr && is_selected_call(name)) domain.enable_one(id, on ? 1 : 0);
+    }
+  }
+}
+
+void Collector::set_collecting(bool on) {
+  if (!active()) return;
+  for (const CUpti_ActivityKind kind : kGated) enable(kind, on);
+  enable_calls(on);
+}
+
+void Collector::client_changed(CUpti_ActivityKind kind, bool wanted) {
+  // What is in CUPTI's buffers was recorded before the client asked for it.
+  if (wanted) flush_to_decoder();
+  Client::instance().want(kind, wanted);
+  bool ours;
+  {
+    std::lock_guard lock(mutex_);
+    ours = ours_.count(kind) != 0;
+  }
+  const Functions& call = library().call;
+  if (wanted) {
+    call.cuptiActivityEnable(kind);
+  } else if (!ours) {
+    call.cuptiActivityDisable(kind);
+  }
+  const bool is_calls = kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER;
+  if (is_calls && !wanted && calls_on_) enable_calls(true);
+}
+
+void Collector::on_resource(CUpti_CallbackId id, const void* data) {
+  if (id != CUPTI_CBID_RESOURCE_CONTEXT_CREATED || !traces(TableId::uvm)) return;
+  const auto& resource = *static_cast<const CUpti_ResourceData*>(data);
+  uint32_t device = 0;
+  const Functions& call = library().call;
+  if (call.cuptiGetDeviceId == nullptr || call.cuptiActivityConfigureUnifiedMemoryCounter == nullptr) return;
+  if (call.cuptiGetDeviceId(resource.context, &device) == CUPTI_SUCCESS) enable_unified_memory(device);
+}
+
+// Works only once a context exists (measured: CUPTI_ERROR_NOT_READY before).
+void Collector::enable_unified_memory(uint32_t device) {
+  std::lock_guard lock(mutex_);
+  if (!unified_memory_devices_.insert(device).second) return;
+  const Functions& call = library().call;
+  for (int kind = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD;
+       kind < CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_COUNT; ++kind) {
+    CUpti_ActivityUnifiedMemoryCounterConfig config{};
+    config.scope = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_SINGLE_DEVICE;
+    config.kind = static_cast<CUpti_ActivityUnifiedMemoryCounterKind>(kind);
+    config.deviceId = device;
+    config.enable = 1;
+    call.cuptiActivityConfigureUnifiedMemoryCounter(&config, 1);  // a kind that this GPU lacks is refused
+  }
+  if (unified_memory_on_) return;
+  const CUptiResult result = call.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER);
+  unified_memory_on_ = result == CUPTI_SUCCESS;
+  if (!unified_memory_on_) report_loss("cupti", "uvm", kNullI64, "CUPTI: " + describe(result));
+}
+
+void Collector::place_clock() {
+  // The shortest of a few pairs bounds the offset best.
+  int64_t best = INT64_MAX, offset = 0, at = 0, theirs = 0;
+  for (int i = 0; i < 7; ++i) {
+    uint64_t timestamp = 0;
+    const int64_t before = now_ns();
+    if (library().call.cuptiGetTimestamp(&timestamp) != CUPTI_SUCCESS) return;
+    const int64_t after = now_ns();
+    if (after - before >= best) continue;
+    best = after - before;
+    at = before + best / 2;
+    theirs = static_cast<int64_t>(timestamp);
+    offset = at - theirs;
+  }
+  clock_offset_ns_.store(offset, std::memory_order_relaxed);
+  ClockRecord row;
+  row.start_ns = at;
+  row.source_ns = theirs;
+  row.error_ns = best;
+  row.source = intern("cupti");
+  emit(row);
+}
+
+void Collector::run_decoder() {
+  pthread_setname_np(pthread_self(), "pasta-cupti");
+  while (true) {
+    const FilledBuffer buffer = buffers_->pop();
+    decoder_.decode(buffer, ClockOffset{clock_offset_ns_.load(std::memory_order_relaxed)});
+    buffers_->give(buffer.data);
+    buffers_->decoded();
+  }
+}
+
+void Collector::flush_to_decoder() {
+  library().call.cuptiActivityFlushAll(0);
+  buffers_->wait_decoded(now_ns() + 1'000'000'000);
+}
+
+void Collector::harvest(int64_t deadline_ns) {
+  if (!active()) return;
+  library().call.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  buffers_->wait_decoded(deadline_ns);
+}
+
+void Collector::forget() { active_.store(false, std::memory_order_release); }
+
+}  // namespace pasta::cupti

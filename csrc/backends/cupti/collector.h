@@ -1,0 +1,60 @@
+// The CUPTI backend: which activity is enabled when, where its buffers go, when they are flushed.
+#pragma once
+
+#include <cupti.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "backends/cupti/buffers.h"
+#include "backends/cupti/decoder.h"
+
+namespace pasta::cupti {
+
+class Collector {
+ public:
+  static Collector& instance();
+
+  // From the CUDA door, inside the driver's initialisation. False, with the reason in `loss` and on stderr, when
+  // CUPTI is not to be had; the program runs on.
+  bool start();
+  bool active() const { return active_.load(std::memory_order_acquire); }
+
+  void set_collecting(bool on);
+  void harvest(int64_t deadline_ns);
+  void forget();  // in a fork's child, where CUDA does not work
+
+  // The program's own use of CUPTI changed what it wants of `kind`, or of the clock.
+  void client_changed(CUpti_ActivityKind kind, bool wanted);
+  void flush_to_decoder();
+  void place_clock();
+
+  void on_resource(CUpti_CallbackId id, const void* data);
+  CUpti_SubscriberHandle subscriber() const { return subscriber_; }
+
+ private:
+  void enable(CUpti_ActivityKind kind, bool on);
+  void enable_calls(bool on);
+  void enable_unified_memory(uint32_t device);
+  void run_decoder();
+  void fail(const std::string& why, const char* remedy);
+
+  std::atomic<bool> active_{false};
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  std::unique_ptr<ActivityBuffers> buffers_;
+  Decoder decoder_;
+  std::atomic<int64_t> clock_offset_ns_{0};
+
+  std::mutex mutex_;  // of what is enabled
+  std::set<int> ours_;
+  bool calls_on_ = false;
+  bool unified_memory_on_ = false;
+  std::set<uint32_t> unified_memory_devices_;
+
+  friend struct BufferCallbacks;
+};
+
+}  // namespace pasta::cupti

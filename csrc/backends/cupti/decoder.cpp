@@ -1,0 +1,183 @@
+#include "backends/cupti/decoder.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <cxxabi.h>
+#include <unistd.h>
+
+#include "backends/cupti/library.h"
+
+namespace pasta::cupti {
+namespace {
+
+template <class Record>
+const Record& as(const CUpti_Activity& record) {
+  return *reinterpret_cast<const Record*>(&record);
+}
+
+std::string demangle(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? text.get() : name;
+}
+
+}  // namespace
+
+void Decoder::decode(const FilledBuffer& buffer, ClockOffset clock) {
+  CUpti_Activity* record = nullptr;
+  while (library().call.cuptiActivityGetNextRecord(buffer.data, buffer.valid_bytes, &record) == CUPTI_SUCCESS) {
+    decode(*record, clock);
+  }
+  size_t dropped = 0;
+  library().call.cuptiActivityGetNumDroppedRecords(buffer.context, buffer.stream, &dropped);
+  if (dropped > 0) {
+    report_loss("cupti", "", static_cast<int64_t>(dropped), "CUPTI had no free activity buffer",
+                "raise --buffer-size, or trace less");
+  }
+}
+
+void Decoder::decode(const CUpti_Activity& record, ClockOffset clock) {
+  switch (record.kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: decode_kernel(as<CUpti_ActivityKernel13>(record), clock); break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY: emit(to_memcpy(as<CUpti_ActivityMemcpy7>(record), clock)); break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: emit(to_memcpy(as<CUpti_ActivityMemcpyPtoP4>(record), clock)); break;
+    case CUPTI_ACTIVITY_KIND_MEMSET: emit(to_memset(as<CUpti_ActivityMemset5>(record), clock)); break;
+    case CUPTI_ACTIVITY_KIND_MEMORY2: decode_alloc(as<CUpti_ActivityMemory4>(record), clock); break;
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
+    case CUPTI_ACTIVITY_KIND_DRIVER: decode_api(as<CUpti_ActivityAPI>(record), clock); break;
+    case CUPTI_ACTIVITY_KIND_DEVICE: decode_device(as<CUpti_ActivityDevice6>(record)); break;
+    case CUPTI_ACTIVITY_KIND_STREAM: emit(to_stream(as<CUpti_ActivityStream>(record))); break;
+    case CUPTI_ACTIVITY_KIND_CONTEXT: {
+      const ContextRecord row = to_context(as<CUpti_ActivityContext4>(record));
+      context_devices_[row.context_id] = row.device_id;
+      emit(row);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
+      SyncRecord row = to_sync(as<CUpti_ActivitySynchronization2>(record), clock);
+      const auto device = context_devices_.find(row.context_id);
+      if (device != context_devices_.end()) row.device_id = device->second;
+      emit(row);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER: {
+      const auto& counter = as<CUpti_ActivityUnifiedMemoryCounter3>(record);
+      UvmRecord row = to_uvm(counter, clock);
+      if (const std::string_view cause = uvm_cause(counter); !cause.empty()) row.cause = intern(cause);
+      emit(row);
+      break;
+    }
+    default: break;
+  }
+}
+
+const Decoder::KernelName& Decoder::kernel_name(const char* name) {
+  if (name == nullptr) name = "";
+  KernelName& known = kernel_names_[name];
+  if (known.readable_id.value == 0 || known.mangled != name) {
+    known.mangled = name;
+    known.readable = demangle(name);
+    known.readable_id = intern(known.readable);
+    known.mangled_id = known.readable == known.mangled ? StringId{} : intern(known.mangled);
+    known.collective = collective_kind(known.readable);
+  }
+  return known;
+}
+
+void Decoder::decode_kernel(const CUpti_ActivityKernel13& record, ClockOffset clock) {
+  const KernelName& name = kernel_name(record.name);
+  // The gate closed the activity kinds when it closed: what comes here was launched while it was open.
+  if (!select_launch(name.readable)) return;
+  KernelRecord row = to_kernel(record, clock);
+  row.launch_id = next_id();
+  row.name = name.readable_id;
+  row.mangled = name.mangled_id;
+  emit(row);
+  if (name.collective.empty()) return;
+  CollectiveRecord collective;
+  collective.start_ns = row.start_ns;
+  collective.end_ns = row.end_ns;
+  collective.device_id = row.device_id;
+  collective.context_id = row.context_id;
+  collective.stream_id = row.stream_id;
+  collective.correlation_id = row.correlation_id;
+  collective.kind = intern(name.collective);
+  emit(collective);
+}
+
+void Decoder::decode_alloc(const CUpti_ActivityMemory4& record, ClockOffset clock) {
+  AllocRecord row = to_alloc(record, clock);
+  if (row.action == AllocAction::alloc) {
+    row.object_id = next_id();
+    objects_[row.address] = {row.object_id, row.bytes, row.kind};
+  } else if (const auto object = objects_.find(row.address); object != objects_.end()) {
+    row.object_id = object->second.object_id;
+    row.bytes = object->second.bytes;
+    row.kind = object->second.kind;
+    objects_.erase(object);
+  }
+  emit(row);
+}
+
+const Decoder::Call& Decoder::call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  Call& call = calls_[uint64_t{domain} << 32 | id];
+  if (call.name.value == 0) {
+    const char* name = nullptr;
+    if (library().call.cuptiGetCallbackName(domain, id, &name) != CUPTI_SUCCESS || name == nullptr) name = "unknown";
+    call.selected = traces_all_api() || is_selected_call(name);
+    std::string_view text = name;
+    // cudaLaunchKernel_v7000: the version tells users nothing.
+    const size_t version = text.rfind("_v");
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && version != std::string_view::npos) text = text.substr(0, version);
+    call.name = intern(text);
+  }
+  return call;
+}
+
+void Decoder::decode_api(const CUpti_ActivityAPI& record, ClockOffset clock) {
+  const auto domain =
+      record.kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
+  const Call& call = call_name(domain, record.cbid);
+  if (!call.selected) return;  // another client of CUPTI enabled it
+  ApiRecord row = to_api(record, clock);
+  row.name = call.name;
+  note_thread(row.thread_id);
+  emit(row);
+}
+
+void Decoder::note_thread(int32_t thread_id) {
+  if (!threads_.insert(thread_id).second) return;
+  ThreadRecord row;
+  row.thread_id = thread_id;
+  char path[64], name[64] = {};
+  std::snprintf(path, sizeof(path), "/proc/self/task/%d/comm", thread_id);
+  if (std::FILE* file = std::fopen(path, "re")) {
+    if (std::fgets(name, sizeof(name), file) != nullptr) {
+      name[std::strcspn(name, "\n")] = '\0';
+      row.name = intern(name);
+    }
+    std::fclose(file);
+  }
+  emit(row);
+}
+
+void Decoder::decode_device(const CUpti_ActivityDevice6& record) {
+  DeviceRecord row = to_device(record);
+  row.vendor = intern("NVIDIA");
+  if (record.name != nullptr) row.name = intern(record.name);
+  char text[41];
+  format_uuid(record.uuid, text);
+  row.uuid = intern(text);
+  std::snprintf(text, sizeof(text), "%u.%u", record.computeCapabilityMajor, record.computeCapabilityMinor);
+  row.architecture = intern(text);
+  std::snprintf(text, sizeof(text), "CUDA, CUPTI %u", library().version);
+  row.platform = intern(text);
+  emit(row);
+}
+
+}  // namespace pasta::cupti
