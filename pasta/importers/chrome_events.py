@@ -7,8 +7,8 @@ Times are microseconds with up to three decimals, as a number or as text. A doub
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -23,6 +23,8 @@ Id: TypeAlias = int | float | str | None
 _EXACT_DOUBLE_US = 2.0**43
 #: Times at or beyond 10**16 us (year 2286) are damage; it also keeps an exponent from becoming a gigabyte integer.
 _MAX_EXPONENT = 15
+
+_TS = attrgetter("ts")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -60,11 +62,20 @@ class _Decoder:
 
     def __call__(self, raw: bytes) -> list[Event]:
         events: list[Event] = self._decode(raw)
-        if not self._exact and any(type(event.ts) is float and event.ts >= _EXACT_DOUBLE_US for event in events):
+        if not self._exact and _needs_decimals(events):
             self._exact = True
             self._decode = msgspec.json.Decoder(list[_ExactEvent]).decode
             return self(raw)
         return events
+
+
+def _needs_decimals(events: list[Event]) -> bool:
+    try:
+        if max(map(_TS, events), default=0) < _EXACT_DOUBLE_US:
+            return False
+    except TypeError:  # a time that is text or missing
+        pass
+    return any(type(event.ts) is float and event.ts >= _EXACT_DOUBLE_US for event in events)
 
 
 def event_stream(source: Source) -> JsonStream[Event]:
@@ -102,11 +113,6 @@ def to_int(value: Any) -> int | None:
         return int(text, 16) if text.startswith(("0x", "0X")) else int(text)
     except ValueError:
         return None
-
-
-def arguments(event: Event) -> Mapping[str, Any]:
-    """Return the event's arguments; none when they are missing or not an object."""
-    return event.args if type(event.args) is dict else {}
 
 
 def _salvage(value: Any) -> Event | None:

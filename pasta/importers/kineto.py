@@ -13,7 +13,7 @@ from typing import Any
 from pasta.importers.base import Head, Kind, Report, Sink, nothing_to_import
 from pasta.importers.chrome_events import event_stream, to_int
 from pasta.importers.ids import MADE
-from pasta.importers.kineto_events import COLUMNS, PLACED, KinetoEvents
+from pasta.importers.kineto_events import COLUMNS, PLACED, KinetoEvents, spool_schema
 from pasta.importers.kineto_identity import write_identity
 from pasta.importers.kineto_relate import Owner, write
 from pasta.importers.packed import Source
@@ -75,10 +75,7 @@ class Kineto:
         report.source = _header_of(files)
 
     def _scan(self, number: int, source: Source, report: Report) -> _File | None:
-        def misfit(column: str, count: int) -> None:
-            report.skipped[f"value of {column} does not fit its type (null instead)"] += count
-
-        spool = Spool(source.folder / f"kineto-{number}", misfit)
+        spool = Spool(source.folder / f"kineto-{number}", {table: spool_schema(table) for table in COLUMNS})
         events = KinetoEvents(spool)
         stream = event_stream(source)
         with _no_cycles():

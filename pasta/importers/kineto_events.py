@@ -1,25 +1,27 @@
-"""Kineto's events, one by one, as rows to be completed later: the hot path of the import.
+"""Kineto's events, batch by batch, as rows to be completed later.
 
-Each category has one method that appends a tuple to its table's buffer. Columns that start with ``_`` are for
-``kineto_relate``, which knows the whole file: which operator ran, which call launched a kernel, whose process it was.
+Each category has one method that turns the events of a batch into columns of its table. Columns that start with ``_``
+are for ``kineto_relate``, which knows the whole file: which operator ran, which call launched a kernel, whose it was.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from pasta.importers.base import Schema
-from pasta.importers.chrome_events import Event, arguments, to_int, to_ns
+from pasta.importers.chrome_events import Event, to_ns
+from pasta.importers.event_group import EventGroup, as_ids, without
 from pasta.importers.ids import Ids
 from pasta.importers.kineto_names import (
     api_of,
     collective_kind,
     copy_kinds,
+    device_type,
     is_collective_kernel,
     item_bytes,
     set_kinds,
@@ -29,99 +31,72 @@ from pasta.importers.spool import Spool
 from pasta.schema import TABLES
 from pasta.trace.frames import frame_schema
 
-#: Different argument lists that are counted apart. More of them are taken for damage.
-_MOST_SHAPES = 10_000
+#: Different argument lists, names and categories that are told apart. More of them are taken for damage.
+_MOST_KINDS = 10_000
 #: Different streams that are remembered.
 _MOST_STREAMS = 1 << 20
 
+_phase = attrgetter("ph")
+
 _TIMES = ("start_ns", "end_ns")
 _HOST = (*_TIMES, "_pid", "thread_id")
-_DEVICE = (*_TIMES, "device_id", "context_id", "stream_id", "correlation_id", "_external")
+_DEVICE = (*_TIMES, "device_id", "context_id", "stream_id", "correlation_id", "_external", "_pid", "_rank")
+_QUEUED = ("queued_ns", "submitted_ns")
+_GRAPH = ("graph_id", "graph_node_id")
 
 #: The spooled tables and their columns. ``_pid`` and ``_rank`` are null where the process is the file's own.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "op": (*_HOST, "_external", "_order", "name", "sequence", "_fwd", "module", "shapes"),
     "api": (*_HOST, "_external", "correlation_id", "api", "name"),
     "kernel": (
-        *_DEVICE,
-        *("_pid", "_rank", "queued_ns", "submitted_ns", "name"),
-        *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "graph_id", "graph_node_id"),
+        *(*_DEVICE, *_QUEUED, *_GRAPH, "name", "registers"),
+        *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
     ),
     "memcpy": (
-        *_DEVICE,
-        *("queued_ns", "submitted_ns", "kind", "bytes", "src_kind", "dst_kind", "src_device_id", "dst_device_id"),
-        *("graph_id", "graph_node_id"),
+        *(*_DEVICE, *_QUEUED, *_GRAPH, "kind", "bytes"),
+        *("src_kind", "dst_kind", "src_device_id", "dst_device_id"),
     ),
-    "memset": (
-        *_DEVICE,
-        *("queued_ns", "submitted_ns", "bytes", "value", "memory_kind", "graph_id", "graph_node_id"),
-    ),
+    "memset": (*_DEVICE, *_QUEUED, *_GRAPH, "bytes", "value", "memory_kind"),
     "sync": (*_DEVICE, "kind"),
-    "collective": (*_DEVICE, "_pid", "_rank", "kind", "bytes", "group", "group_size", "peer"),
+    "collective": (*_DEVICE, "kind", "bytes", "group", "group_size", "peer"),
     "tensor": (
         *("start_ns", "_pid", "thread_id", "action", "address", "bytes", "allocated_bytes", "reserved_bytes"),
         *("device_type", "device_index"),
     ),
-    "range": (*_HOST, "_external", "_order", "name", "category", "source", "_python", "_python_parent"),
+    "range": (*_HOST, "_order", "name", "category", "source", "_python", "_python_parent"),
 }
 
 #: Arguments that have a place, by table; any other is counted as unplaced.
-_PLACED_DEVICE = frozenset(
-    ("device", "context", "stream", "sycl queue", "correlation", "External id", "external id", "external ts", "kind")
-)
-_GRAPH = frozenset(("graph id", "graph node id"))
-PLACED: dict[str, frozenset[str]] = {
-    "op": frozenset(
-        (
-            "External id",
-            "Record function id",
-            "Sequence number",
-            "Fwd thread id",
-            "Input Dims",
-            "Module Hierarchy",
-            "Ev Idx",
-        )
-    )
-    | {"Device"},
-    "api": frozenset(("External id", "external id", "external ts", "correlation", "cbid", "cid")),
-    "kernel": _PLACED_DEVICE
-    | _GRAPH
-    | {"grid", "block", "registers per thread", "rank", "pid_raw", "appended", "submitted"}
-    | {"Collective name", "In msg nelems", "dtype", "Process Group Name", "Group size", "Src Rank", "Dst Rank"},
-    "memcpy": _PLACED_DEVICE | _GRAPH | {"bytes", "fromDevice", "toDevice", "appended", "submitted"},
-    "memset": _PLACED_DEVICE | _GRAPH | {"bytes", "appended", "submitted"},
-    "sync": _PLACED_DEVICE | {"cuda_sync_kind"},
-    "collective": frozenset(),
-    "tensor": frozenset(("Addr", "Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id", "Ev Idx")),
-    "range": frozenset(("External id", "Record function id", "Ev Idx", "Python id", "Python parent id")),
+_ON_DEVICE = {"device", "context", "stream", "sycl queue", "correlation", "External id", "external id", "external ts"}
+_ON_DEVICE |= {"kind", "rank", "pid_raw", "appended", "submitted", "graph id", "graph node id"}
+_OF_COLLECTIVE = {"Collective name", "In msg nelems", "dtype", "Process Group Name", "Group size"}
+_OF_COLLECTIVE |= {"Src Rank", "Dst Rank"}
+_OF_RECORD = {"External id", "Record function id", "Ev Idx"}
+PLACED: dict[str, set[str]] = {
+    "op": _OF_RECORD | {"Sequence number", "Fwd thread id", "Input Dims", "Module Hierarchy", "Device"},
+    "api": {"External id", "external id", "external ts", "correlation", "cbid", "cid"},
+    "kernel": _ON_DEVICE | _OF_COLLECTIVE | {"grid", "block", "registers per thread"},
+    "memcpy": _ON_DEVICE | {"bytes", "fromDevice", "toDevice"},
+    "memset": _ON_DEVICE | {"bytes"},
+    "sync": _ON_DEVICE | {"cuda_sync_kind"},
+    "collective": _ON_DEVICE | _OF_COLLECTIVE,
+    "tensor": {"Addr", "Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id", "Ev Idx"},
+    "range": _OF_RECORD | {"Python id", "Python parent id"},
 }
 
-#: c10's numbers of device types.
-_DEVICE_TYPES = {
-    0: "cpu",
-    1: "cuda",
-    6: "hip",
-    9: "xla",
-    12: "xpu",
-    13: "mps",
-    15: "hpu",
-    18: "mtia",
-    20: "privateuse1",
-}
 
-_encode = msgspec.json.Encoder().encode
-
-
-def _schema(table: str) -> Schema:
+def spool_schema(table: str) -> Schema:
+    """Return the columns of a spooled table with their types; numbers are wide until they are written."""
     own = frame_schema(TABLES[table])
-    return {name: own.get(name, pl.Int64()) for name in COLUMNS[table]}
+    wide = pl.Int64()
+    return {name: own[name] if own.get(name) == pl.String else wide for name in COLUMNS[table]}
 
 
 class KinetoEvents:
     """Takes the events of one file and fills ``spool``; what it learns beside the rows is in its attributes."""
 
     def __init__(self, spool: Spool) -> None:
-        #: (category, argument names) of the events that became rows of a table, with the table in front.
+        #: Names of arguments, with the table in front -> events that had them.
         self.shapes: Counter[tuple[str, ...]] = Counter()
         #: Events that no table has a place for.
         self.unplaced: Counter[str] = Counter()
@@ -141,246 +116,240 @@ class KinetoEvents:
         self.contexts = Ids()
         self._spool = spool
         self._stream_ids = Ids()
-        self._stream_owner: dict[int | None, tuple[int | None, int | None, Any]] = {}
-        self._rows = {table: spool.table(table, _schema(table)).pending for table in COLUMNS}
-        self._handlers: dict[str, Callable[[Event, int, int | None], None]] = {
-            **dict.fromkeys(("cpu_op", "Operator"), self._op),
-            **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime", "Driver"), self._api),
-            **dict.fromkeys(("xpu_runtime", "xpu_driver", "mtia_runtime", "glow_runtime"), self._api),
-            **dict.fromkeys(("privateuse1_runtime", "privateuse1_driver"), self._api),
-            **dict.fromkeys(("kernel", "Kernel"), self._kernel),
-            **dict.fromkeys(("gpu_memcpy", "Memcpy"), self._memcpy),
-            **dict.fromkeys(("gpu_memset", "Memset"), self._memset),
-            "cuda_sync": self._sync,
-            "collective_comm": self._collective,
-            **dict.fromkeys(("user_annotation", "python_function"), self._range),
+        self._stream_owner: dict[int, tuple[int | None, int | None, Any]] = {}
+        runtimes = ("cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "mtia_runtime", "glow_runtime")
+        self._tables: dict[str, tuple[str, Callable[[EventGroup, str], dict[str, pl.Series]]]] = {
+            **dict.fromkeys(("cpu_op", "Operator"), ("op", self._op)),
+            **dict.fromkeys((*runtimes, "Runtime", "Driver"), ("api", self._api)),
+            **dict.fromkeys(("privateuse1_runtime", "privateuse1_driver"), ("api", self._api)),
+            **dict.fromkeys(("kernel", "Kernel"), ("kernel", self._kernel)),
+            **dict.fromkeys(("gpu_memcpy", "Memcpy"), ("memcpy", self._memcpy)),
+            **dict.fromkeys(("gpu_memset", "Memset"), ("memset", self._memset)),
+            "cuda_sync": ("sync", self._sync),
+            "collective_comm": ("collective", self._collective),
+            **dict.fromkeys(("user_annotation", "python_function"), ("range", self._range)),
         }
 
     def take(self, events: Iterable[Event]) -> None:
         """Add ``events``."""
-        handlers = self._handlers
+        groups: defaultdict[str, list[Event]] = defaultdict(list)
         for event in events:
-            if event.ph == "X":
-                handler = handlers.get(event.cat)
-                if handler is None:
-                    self._other(event)
-                    continue
-                start, duration = to_ns(event.ts), to_ns(event.dur)
-                if start is None:
-                    self.skipped["event without a time"] += 1
-                elif duration is None:
-                    handler(event, start, None)
-                elif duration < 0:
-                    self.skipped["event that ends before it starts"] += 1
-                else:
-                    handler(event, start, start + duration)
-            elif event.ph in "sft":
-                self._unplace(f"arrows ({event.cat}); ids of the events say the same")
-            elif event.name == "[memory]":
-                self._tensor(event)
+            groups[event.cat].append(event)
+        for category, group in groups.items():
+            phases = set(map(_phase, group))
+            if len(phases) == 1:
+                self._take_group(category, phases.pop(), group)
             else:
-                self._other(event)
-        self._spool.flush_full()
+                for phase in phases:
+                    self._take_group(category, phase, [event for event in group if event.ph == phase])
 
-    def _op(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("op", args)
-        dims = args.get("Input Dims")
-        self._rows["op"].append(
-            (
-                *(start, end, self._pid(event.pid), self.threads(event.tid)),
-                *(to_int(args.get("External id")), to_int(args.get("Ev Idx")), event.name),
-                *(to_int(args.get("Sequence number")), to_int(args.get("Fwd thread id"))),
-                args.get("Module Hierarchy") or None,
-                _encode(dims).decode() if dims else None,
-            )
-        )
-
-    def _api(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("api", args)
-        self._rows["api"].append(
-            (
-                *(start, end, self._pid(event.pid), self.threads(event.tid)),
-                *(_external(args), to_int(args.get("correlation")), api_of(event.cat, event.name), event.name),
-            )
-        )
-
-    def _kernel(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("kernel", args)
-        rank = to_int(args.get("rank"))
-        # A tool that fused the files of several ranks gave each a pid of its own, and work on it a rank.
-        pid = None if rank is None else self.fused_pids.setdefault(rank, self._pid(event.pid))
-        device = self._device(args, start, end, rank)
-        self._rows["kernel"].append(
-            (
-                *device,
-                *(pid, rank, to_ns(args.get("appended")), to_ns(args.get("submitted")), event.name),
-                *_three(args.get("grid")),
-                *_three(args.get("block")),
-                args.get("registers per thread"),
-                *_graph(args),
-            )
-        )
-        if "Collective name" in args or is_collective_kernel(event.name):
-            self._add_collective(event.name, args, device, pid, rank)
-
-    def _collective(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._add_collective(event.name, args, self._device(args, start, end), None, None)
-
-    def _add_collective(self, name: str, args: Any, device: tuple[Any, ...], pid: int | None, rank: int | None) -> None:
-        elements, size = to_int(args.get("In msg nelems")), item_bytes(args.get("dtype"))
-        kind = collective_kind(str(args.get("Collective name", ""))) or collective_kind(name)
-        peer = args.get("Dst Rank") if kind == "send" else args.get("Src Rank") if kind == "recv" else None
-        self._rows["collective"].append(
-            (
-                *device,
-                *(pid, rank, kind, None if elements is None or size is None else elements * size),
-                *(args.get("Process Group Name"), args.get("Group size"), peer),
-            )
-        )
-
-    def _memcpy(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("memcpy", args)
-        kind, source, target = copy_kinds(event.name)
-        self._rows["memcpy"].append(
-            (
-                *self._device(args, start, end),
-                *(to_ns(args.get("appended")), to_ns(args.get("submitted"))),
-                *(kind, to_int(args.get("bytes")), source, target),
-                *(to_int(args.get("fromDevice")), to_int(args.get("toDevice"))),
-                *_graph(args),
-            )
-        )
-
-    def _memset(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("memset", args)
-        value, memory = set_kinds(event.name)
-        self._rows["memset"].append(
-            (
-                *self._device(args, start, end),
-                *(to_ns(args.get("appended")), to_ns(args.get("submitted"))),
-                *(to_int(args.get("bytes")), value, memory),
-                *_graph(args),
-            )
-        )
-
-    def _sync(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("sync", args)
-        kind = sync_kind(str(args.get("cuda_sync_kind", event.name)))
-        self._rows["sync"].append((*self._device(args, start, end), kind))
-
-    def _range(self, event: Event, start: int, end: int | None) -> None:
-        args = arguments(event)
-        self._count("range", args)
-        python = event.cat == "python_function"
-        self._rows["range"].append(
-            (
-                *(start, end, self._pid(event.pid), self.threads(event.tid) or None),
-                *(to_int(args.get("External id")), to_int(args.get("Ev Idx")), event.name),
-                *(event.cat, "unknown" if python else "record_function"),
-                *(to_int(args.get("Python id")), to_int(args.get("Python parent id"))),
-            )
-        )
-
-    def _tensor(self, event: Event) -> None:
-        args = arguments(event)
-        start, size = to_ns(event.ts), to_int(args.get("Bytes"))
-        if start is None or size is None:
-            self.skipped["memory event without a time or a size"] += 1
-            return
-        self._count("tensor", args)
-        kind = to_int(args.get("Device Type"))
-        index = to_int(args.get("Device Id"))
-        self._rows["tensor"].append(
-            (
-                *(start, self._pid(event.pid), self.threads(event.tid), "free" if size < 0 else "alloc"),
-                *(to_int(args.get("Addr")), abs(size)),
-                *(to_int(args.get("Total Allocated")), to_int(args.get("Total Reserved"))),
-                None if kind is None else _DEVICE_TYPES.get(kind, f"type {kind}"),
-                None if index == -1 else index,
-            )
-        )
-
-    def _other(self, event: Event) -> None:
-        if event.ph == "M":
-            name = arguments(event).get("name")
-            if event.name == "thread_name" and isinstance(name, str):
-                self._keep(self.thread_names, (event.pid, event.tid), name)
-            elif event.name == "process_name" and isinstance(name, str):
-                self._keep(self.process_names, event.pid, name)
-        elif event.cat == "Trace":
-            if len(self.spans) < 100:
-                self.spans.append((event.name, to_ns(event.ts), to_ns(event.dur)))
-        elif event.cat == "gpu_user_annotation":
-            self._unplace("gpu_user_annotation; derived from user_annotation and kernels")
-        elif event.ph or event.cat or event.name:
-            self._unplace(f"events of category {event.cat!r}, phase {event.ph!r}")
-
-    def _unplace(self, what: str) -> None:
-        known = len(self.unplaced) < _MOST_SHAPES or what in self.unplaced
-        self.unplaced[what if known else "events of other categories"] += 1
-
-    @staticmethod
-    def _keep(names: dict[Any, str], key: Any, name: str) -> None:
-        if len(names) < _MOST_SHAPES:
-            names[key] = name
-
-    def _count(self, table: str, args: Any) -> None:
-        shape = (table, *args)
-        if len(self.shapes) < _MOST_SHAPES or shape in self.shapes:
-            self.shapes[shape] += 1
-
-    def _pid(self, raw: Any) -> int | None:
-        return self.processes(raw) or None  # Kineto writes 0 for Python frames of a thread that it does not know
-
-    def _device(self, args: Any, start: int, end: int | None, rank: int | None = None) -> tuple[Any, ...]:
-        """Return the values of the columns ``_DEVICE``."""
-        device = self.devices(args.get("device"))
-        raw = args.get("stream", args.get("sycl queue"))
-        key = (rank, device, raw)
-        try:
-            stream, context = self.streams[key]
-        except KeyError:
-            context = self.contexts(args.get("context"))
-            stream = self._new_stream(key)
-            if len(self.streams) < _MOST_STREAMS:
-                self.streams[key] = stream, context
-        except TypeError:
-            stream = context = None
-        return start, end, device, context, stream, to_int(args.get("correlation")), _external(args)
-
-    def _new_stream(self, key: tuple[int | None, int | None, Any]) -> int | None:
-        """Return the number of a stream: its own, unless another device's has it already."""
-        stream = self._stream_ids(key[2])
-        if stream is not None and self._stream_owner.setdefault(stream, key) != key:
-            stream = self._stream_ids(f"{key[2]} of device {key[1]}, rank {key[0]}")
-        return stream
+    def _take_group(self, category: str, phase: str, group: list[Event]) -> None:
+        if phase == "X" and category in self._tables:
+            table, columns = self._tables[category]
+            self._add(table, columns, EventGroup(group, self.skipped), category)
+        elif phase == "i" and category in ("cpu_instant_event", ""):
+            memory = [event for event in group if event.name == "[memory]"]
+            self._add("tensor", self._tensor, EventGroup(memory, self.skipped), category)
+            if len(memory) < len(group):
+                self._unplace("instants, such as the starts of iterations", len(group) - len(memory))
+        elif phase in ("s", "t", "f"):
+            self._unplace(f"arrows of category {category}; the events' own ids say the same", len(group))
+        elif category == "gpu_user_annotation":
+            self._unplace("gpu_user_annotation, derived from user_annotation and kernels", len(group))
+        elif phase == "M" or category == "Trace":
+            self._describe(group)
+        else:
+            self._unplace(f"events of category {category!r}, phase {phase!r}", len(group))
 
     @property
     def stream_names(self) -> dict[int, str]:
         """Names of streams whose number was made here."""
         return self._stream_ids.names
 
+    def _add(
+        self, table: str, columns: Callable[[EventGroup, str], dict[str, pl.Series]], group: EventGroup, category: str
+    ) -> None:
+        if not group:
+            return
+        self._spool.append(table, columns(group, category))
+        for names, count in Counter(map(tuple, group.args)).items():
+            shape = (table, *names)
+            if len(self.shapes) < _MOST_KINDS or shape in self.shapes:
+                self.shapes[shape] += count
 
-def _external(args: Any) -> int | None:
-    value = args.get("External id")
-    if value is None:
-        value = args.get("external id")
-    return value if type(value) is int else to_int(value)
+    def _op(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        return self._host(group) | {
+            "_external": group.ints("External id"),
+            "_order": group.ints("Ev Idx"),
+            "name": pl.Series(group.names),
+            "sequence": group.ints("Sequence number"),
+            "_fwd": group.ints("Fwd thread id"),
+            "module": group.texts("Module Hierarchy"),
+            "shapes": group.documents("Input Dims"),
+        }
 
+    def _api(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        names = group.names
+        return self._host(group) | {
+            "_external": group.ints("External id", "external id"),
+            "correlation_id": group.ints("correlation"),
+            "api": pl.Series([api_of(category, name) for name in names]),
+            "name": pl.Series(names),
+        }
 
-def _three(value: Any) -> tuple[Any, Any, Any]:
-    if type(value) is list and len(value) == 3:
-        return value[0], value[1], value[2]
-    return None, None, None
+    def _kernel(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        names = group.names
+        device = self._device(group)
+        chosen = [
+            "Collective name" in args or is_collective_kernel(n) for args, n in zip(group.args, names, strict=True)
+        ]
+        if any(chosen):
+            rows = pl.DataFrame(device | self._of_collective(group)).filter(pl.Series(chosen))
+            self._spool.append("collective", {column.name: column for column in rows})
+        return device | {
+            **self._queued(group),
+            "name": pl.Series(names),
+            "registers": group.ints("registers per thread"),
+            **group.axes("grid", "grid"),
+            **group.axes("block", "block"),
+        }
 
+    def _collective(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        return self._device(group) | self._of_collective(group)
 
-def _graph(args: Any) -> tuple[int | None, int | None]:
-    graph = to_int(args.get("graph id"))
-    return (graph, to_int(args.get("graph node id"))) if graph else (None, None)
+    def _of_collective(self, group: EventGroup) -> dict[str, pl.Series]:
+        names = zip(group.get("Collective name"), group.names, strict=True)
+        kinds = [collective_kind(str(stated)) or collective_kind(name) for stated, name in names]
+        sizes = pl.Series([item_bytes(dtype) for dtype in group.get("dtype")], dtype=pl.Int64)
+        peers = zip(kinds, group.get("Src Rank"), group.get("Dst Rank"), strict=True)
+        peer = [target if kind == "send" else source if kind == "recv" else None for kind, source, target in peers]
+        return {
+            "kind": pl.Series(kinds, dtype=pl.String),
+            "bytes": group.ints("In msg nelems") * sizes,
+            "group": group.texts("Process Group Name"),
+            "group_size": group.ints("Group size"),
+            "peer": group.as_ints(peer, "peer rank"),
+        }
+
+    def _memcpy(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        kinds = pl.DataFrame(
+            [copy_kinds(name) for name in group.names],
+            schema={"kind": pl.String, "src_kind": pl.String, "dst_kind": pl.String},
+            orient="row",
+        )
+        return {
+            **self._device(group),
+            **self._queued(group),
+            **kinds.to_dict(),
+            "bytes": group.ints("bytes"),
+            "src_device_id": group.ints("fromDevice"),
+            "dst_device_id": group.ints("toDevice"),
+        }
+
+    def _memset(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        kinds = pl.DataFrame(
+            [set_kinds(name) for name in group.names],
+            schema={"value": pl.Int64, "memory_kind": pl.String},
+            orient="row",
+        )
+        return {**self._device(group), **self._queued(group), **kinds.to_dict(), "bytes": group.ints("bytes")}
+
+    def _sync(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        return self._device(group) | {"kind": pl.Series([sync_kind(name) for name in group.names])}
+
+    def _range(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        source = "unknown" if category == "python_function" else "record_function"
+        return self._host(group) | {
+            "_order": group.ints("Ev Idx"),
+            "name": pl.Series(group.names),
+            "category": pl.Series([category] * len(group)),
+            "source": pl.Series([source] * len(group)),
+            "_python": group.ints("Python id"),
+            "_python_parent": group.ints("Python parent id"),
+        }
+
+    def _tensor(self, group: EventGroup, category: str) -> dict[str, pl.Series]:
+        size = group.ints("Bytes")
+        kinds = group.ints("Device Type")
+        return self._host(group) | {
+            "action": pl.Series(["free" if value < 0 else "alloc" for value in size.fill_null(0)]),
+            "address": group.ints("Addr"),
+            "bytes": size.abs(),
+            "allocated_bytes": group.ints("Total Allocated"),
+            "reserved_bytes": group.ints("Total Reserved"),
+            "device_type": pl.Series([device_type(kind) for kind in kinds], dtype=pl.String),
+            "device_index": without(group.ints("Device Id"), -1),
+        }
+
+    def _host(self, group: EventGroup) -> dict[str, pl.Series]:
+        return {
+            "start_ns": group.start,
+            "end_ns": group.end,
+            "_pid": group.pids(self.processes),
+            "thread_id": group.threads(self.threads),
+        }
+
+    def _device(self, group: EventGroup) -> dict[str, pl.Series]:
+        """Return the columns ``_DEVICE``."""
+        ranks, raw = group.get("rank"), group.get("stream", "sycl queue")
+        devices = as_ids(group.get("device"), self.devices)
+        rank, pid = group.as_ints(ranks, "rank"), None
+        if rank.null_count() < len(rank):
+            # A tool that fused the files of several ranks gave each a pid of its own, and work on it a rank.
+            pid = group.pids(self.processes)
+            for number, process in zip(rank, pid, strict=True):
+                self.fused_pids.setdefault(number, process)
+        keys = zip(rank, devices, raw, group.get("context"), strict=True)
+        found = [self._stream(rank, device, stream, context) for rank, device, stream, context in keys]
+        streams, contexts = zip(*found, strict=True)
+        return {
+            "start_ns": group.start,
+            "end_ns": group.end,
+            "device_id": devices,
+            "context_id": pl.Series(contexts, dtype=pl.Int64),
+            "stream_id": pl.Series(streams, dtype=pl.Int64),
+            "correlation_id": group.ints("correlation"),
+            "_external": group.ints("External id", "external id"),
+            "_pid": pl.Series([None] * len(group), dtype=pl.Int64) if pid is None else pid,
+            "_rank": rank,
+        }
+
+    def _queued(self, group: EventGroup) -> dict[str, pl.Series]:
+        graph = without(group.ints("graph id"), 0)
+        node = group.ints("graph node id")
+        return {
+            "queued_ns": group.times("appended"),
+            "submitted_ns": group.times("submitted"),
+            "graph_id": graph,
+            "graph_node_id": node.zip_with(graph.is_not_null(), graph),
+        }
+
+    def _stream(self, rank: int | None, device: int | None, raw: Any, context: Any) -> tuple[int | None, int | None]:
+        """Return the number of a stream, its own unless another device's has it already, and of its context."""
+        key = (rank, device, raw)
+        try:
+            return self.streams[key]
+        except KeyError:
+            stream = self._stream_ids(raw)
+            if stream is not None and self._stream_owner.setdefault(stream, key) != key:
+                stream = self._stream_ids(f"{raw} of device {device}" + ("" if rank is None else f", rank {rank}"))
+            if len(self.streams) < _MOST_STREAMS:
+                self.streams[key] = stream, self.contexts(context)
+            return stream, self.contexts(context)
+        except TypeError:  # a list or an object
+            return None, None
+
+    def _describe(self, group: list[Event]) -> None:
+        """Keep what metadata events and the profiler's own spans say."""
+        for event in group:
+            name = event.args.get("name") if type(event.args) is dict else None
+            if event.ph == "X" and len(self.spans) < 100:
+                self.spans.append((event.name, to_ns(event.ts), to_ns(event.dur)))
+            elif event.name == "thread_name" and isinstance(name, str) and len(self.thread_names) < _MOST_KINDS:
+                self.thread_names[event.pid, event.tid] = name
+            elif event.name == "process_name" and isinstance(name, str) and len(self.process_names) < _MOST_KINDS:
+                self.process_names[event.pid] = name
+
+    def _unplace(self, what: str, count: int) -> None:
+        known = len(self.unplaced) < _MOST_KINDS or what in self.unplaced
+        self.unplaced[what if known else "events of other categories"] += count

@@ -170,3 +170,22 @@ def vendor_of(device: str, keys: frozenset[str]) -> str | None:
 def is_rocm(keys: frozenset[str]) -> bool:
     """Return whether the header's keys are those of a ROCm build."""
     return any(key.startswith(("hip_", "roctracer_", "rocprofiler")) for key in keys)
+
+
+#: c10's numbers of device types.
+_DEVICE_TYPES = {
+    0: "cpu",
+    1: "cuda",
+    6: "hip",
+    9: "xla",
+    12: "xpu",
+    13: "mps",
+    15: "hpu",
+    18: "mtia",
+    20: "privateuse1",
+}
+
+
+def device_type(number: int | None) -> str | None:
+    """Return the name of a device type of PyTorch."""
+    return None if number is None else _DEVICE_TYPES.get(number, f"type {number}")

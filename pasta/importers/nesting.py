@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+#: Intervals that are Python objects at a time.
+_CHUNK = 1 << 16
+
 
 def enclosing(thread: Ints, start: Ints, end: Ints, opens: Flags, order: Ints) -> Ints:
     """Return for each interval the index of the innermost one that encloses its start on the same thread, or -1.
@@ -17,25 +20,28 @@ def enclosing(thread: Ints, start: Ints, end: Ints, opens: Flags, order: Ints) -
     at the tick at which another ends is its sibling. Ends need not nest, because clocks round.
     """
     sequence = np.lexsort((order, -end, ~opens, start, thread))
-    parents = [-1] * len(start)
+    parents: Ints = np.empty(len(sequence), dtype=np.int64)
     stack: list[int] = []
     ends: list[int] = []
     current: int | None = None
-    columns = (sequence, thread[sequence], start[sequence], end[sequence], opens[sequence])
-    for index, owner, begin, finish, opening in zip(*(column.tolist() for column in columns), strict=True):
-        if owner != current:
-            current = owner
-            stack.clear()
-            ends.clear()
-        while ends and ends[-1] <= begin:
-            stack.pop()
-            ends.pop()
-        if stack:
-            parents[index] = stack[-1]
-        if opening:
-            stack.append(index)
-            ends.append(finish)
-    return np.array(parents, dtype=np.int64)
+    for first in range(0, len(sequence), _CHUNK):
+        chunk = sequence[first : first + _CHUNK]
+        columns = (chunk, thread[chunk], start[chunk], end[chunk], opens[chunk])
+        found: list[int] = []
+        for index, owner, begin, finish, opening in zip(*(column.tolist() for column in columns), strict=True):
+            if owner != current:
+                current = owner
+                stack.clear()
+                ends.clear()
+            while ends and ends[-1] <= begin:
+                stack.pop()
+                ends.pop()
+            found.append(stack[-1] if stack else -1)
+            if opening:
+                stack.append(index)
+                ends.append(finish)
+        parents[chunk] = found
+    return parents
 
 
 def nearest(parents: Ints, marked: Flags) -> Ints:

@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from pasta.importers.base import Rows, Schema
+from pasta.importers.base import BATCH_ROWS, Schema
 
 
 class Spool:
-    """Tables of any columns, in files of one frame each below ``folder``, which the caller removes."""
+    """Tables of any columns, in files of about ``BATCH_ROWS`` rows below ``folder``, which the caller removes."""
 
-    def __init__(self, folder: Path, misfit: Callable[[str, int], None]) -> None:
+    def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
         folder.mkdir()
         self._folder = folder
-        self._misfit = misfit
-        self._schemas: dict[str, Schema] = {}
-        self._files: dict[str, list[Path]] = {}
-        self._rows: list[Rows] = []
+        self._schemas = schemas
+        self._files: dict[str, list[Path]] = {table: [] for table in schemas}
+        self._held: dict[str, list[pl.DataFrame]] = {table: [] for table in schemas}
 
-    def table(self, name: str, schema: Schema) -> Rows:
-        """Return a buffer for rows of the table ``name``."""
-        self._schemas[name] = schema
-        self._files[name] = []
-        rows = Rows(schema, partial(self._write, name), lambda column, count: self._misfit(f"{name}.{column}", count))
-        self._rows.append(rows)
-        return rows
-
-    def flush_full(self) -> None:
-        """Write out the buffers that hold many rows."""
-        for rows in self._rows:
-            rows.flush_full()
+    def append(self, table: str, columns: Mapping[str, pl.Series]) -> None:
+        """Add rows: a series of the right type for every column of the table."""
+        frame = pl.DataFrame({name: columns[name] for name in self._schemas[table]})
+        held = self._held[table]
+        held.append(frame)
+        if sum(part.height for part in held) >= BATCH_ROWS:
+            self._write(table)
 
     def flush(self) -> None:
-        """Write out what the buffers still hold; call it before reading."""
-        for rows in self._rows:
-            rows.flush()
+        """Write out what is held in memory; call it before reading."""
+        for table, held in self._held.items():
+            if held:
+                self._write(table)
 
-    def frames(self, name: str) -> Iterator[pl.DataFrame]:
+    def frames(self, table: str) -> Iterator[pl.DataFrame]:
         """Yield the rows of a table, in the order in which they were added."""
-        for file in self._files[name]:
+        for file in self._files[table]:
             yield pl.read_ipc(file)
 
-    def columns(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
+    def columns(self, table: str, columns: Sequence[str]) -> pl.DataFrame:
         """Return some columns of all rows of a table."""
-        parts = [pl.read_ipc(file, columns=list(columns)) for file in self._files[name]]
-        empty = pl.DataFrame(schema={column: self._schemas[name][column] for column in columns})
+        parts = [pl.read_ipc(file, columns=list(columns)) for file in self._files[table]]
+        empty = pl.DataFrame(schema={column: self._schemas[table][column] for column in columns})
         return pl.concat(parts).select(columns) if parts else empty
 
-    def _write(self, name: str, frame: pl.DataFrame) -> None:
-        file = self._folder / f"{name}-{len(self._files[name])}.arrow"
-        frame.write_ipc(file)
-        self._files[name].append(file)
+    def _write(self, table: str) -> None:
+        file = self._folder / f"{table}-{len(self._files[table])}.arrow"
+        pl.concat(self._held[table]).write_ipc(file)
+        self._held[table].clear()
+        self._files[table].append(file)
