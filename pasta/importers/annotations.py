@@ -88,6 +88,7 @@ class Annotations:
         text: str | None,
         domain: str | None = None,
         category: str | None = None,
+        source: str | None = None,
     ) -> None:
         """Add one annotation of a kind of ``range``; only a pushed range of the default domain can be an operator."""
         number = next(self._numbers)
@@ -97,7 +98,7 @@ class Annotations:
             outer = self._open_ranges.push(thread, start, end, number) if nested else None
             self._ranges.add(
                 *(pid, start, start if kind == "mark" else end, thread_id, number, outer),
-                *(text, domain, category, kind, self._source),
+                *(text, domain, category, kind, source or self._source),
             )
             return
         parent = self._open_ops.push(thread, start, end, number)

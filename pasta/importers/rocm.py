@@ -12,7 +12,7 @@ _COPIES = {
 
 #: Beginnings of rocprofiler-sdk's names of API domains, and pasta's. ``_EXT`` and ``_API`` follow, more come each year.
 _DOMAINS = {
-    **{"HIP_RUNTIME_API": "hip", "HIP_COMPILER_API": "hip", "HSA_": "hsa", "RCCL_API": "rccl"},
+    **{"HIP_RUNTIME_API": "hip", "HIP_COMPILER_API": "hip", "HIP_API": "hip", "HSA_": "hsa", "RCCL_API": "rccl"},
     **{"ROCDECODE_API": "other", "ROCJPEG_API": "other"},
 }
 
@@ -40,7 +40,8 @@ def copy_kind(name: str | None) -> str:
 
 def api_of(domain: str) -> str | None:
     """Return pasta's API for a domain of calls, None for a domain that is not about calls of a device API."""
-    return next((api for start, api in _DOMAINS.items() if domain.startswith(start)), None)
+    name = domain.upper().removeprefix("ROCM_")
+    return next((api for start, api in _DOMAINS.items() if name.startswith(start)), None)
 
 
 def migration(operation: str, from_gpu: bool | None, to_gpu: bool | None) -> tuple[str, str]:

@@ -6,7 +6,7 @@ own static part is known only from its symbol; a size for an allocation and none
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,7 +68,7 @@ class RocmRows:
         self._sink = sink
         self._objects = AddressMap()
         self._annotations = Annotations(sink, numbers, "roctx")
-        self._markers: list[tuple[int, int, int, int, str, str | None]] = []
+        self._markers: list[tuple[int, int, int, int, str, str | None, str | None]] = []
         self._operators: dict[tuple[int, int | None], int] = {}
         place = ("pid", "start_ns", "end_ns", "thread_id", "device_id", "stream_id", "correlation_id", "op_id")
         self._kernels = sink.table(
@@ -128,7 +128,10 @@ class RocmRows:
         self, where: Where, operation: str, address: int | None, size: int | None, on_gpu: bool | None
     ) -> None:
         """Add an allocation or a free of this name; a free states no size and takes that of its allocation."""
+        if on_gpu is None and (where.pid, where.device) in self.seen.devices:
+            on_gpu = True
         kind = {True: "device", False: "pinned", None: "unknown"}[on_gpu]
+        where = where._replace(device=where.device if on_gpu else None)
         if "VMEM" in operation or "VIRTUAL" in operation:
             kind = "virtual"
         number: int | None
@@ -149,11 +152,11 @@ class RocmRows:
             *(action, number, address, size or None, kind, "hsa"),
         )
 
-    def marker(self, where: Where, kind: str, text: str | None) -> None:
-        """Add a marker or range of roctx."""
+    def marker(self, where: Where, kind: str, text: str | None, category: str | None = None) -> None:
+        """Add a marker or range: of roctx, or of whatever other tool wrote the ``category``."""
         self._see(where)
         end = NEVER if where.end is None else where.end
-        self._markers.append((where.pid, where.thread or 0, where.start, -end, kind, text))
+        self._markers.append((where.pid, where.thread or 0, where.start, -end, kind, text, category))
 
     def page_migration(
         self, where: Where, operation: str, first: int | None, last: int | None,
@@ -175,20 +178,26 @@ class RocmRows:
     def place_markers(self) -> None:
         """Add the markers that were given, in order; the rows that follow find their operators."""
         self._markers.sort(key=lambda marker: marker[:4])
-        for pid, thread, start, negative_end, kind, text in self._markers:
+        for pid, thread, start, negative_end, kind, text, category in self._markers:
             end = None if negative_end == -NEVER else -negative_end
-            self._annotations.add((pid, thread), pid, thread or None, start, end, kind, text)
+            source = None if category is None else "unknown"
+            where = ((pid, thread), pid, thread or None, start, end)
+            self._annotations.add(*where, kind, text, category=category, source=source)
         self._markers.clear()
 
-    def finish(self) -> None:
-        """Add what had to wait: markers, and the threads and streams that events mentioned."""
+    def finish(
+        self,
+        thread_names: Mapping[tuple[int, int], str] | None = None,
+        stream_names: Mapping[tuple[int, int], str] | None = None,
+    ) -> None:
+        """Add what had to wait: markers, and the threads and streams that events mentioned, by (pid, id)."""
         self.place_markers()
-        threads = self._sink.table("thread", "pid", "thread_id")
+        threads = self._sink.table("thread", "pid", "thread_id", "name")
         for pid, thread in sorted(self.seen.threads):
-            threads.add(pid, thread)
-        streams = self._sink.table("stream", "pid", "stream_id", "device_id")
+            threads.add(pid, thread, (thread_names or {}).get((pid, thread)))
+        streams = self._sink.table("stream", "pid", "stream_id", "device_id", "name")
         for (pid, stream), device in sorted(self.seen.streams.items(), key=lambda item: item[0]):
-            streams.add(pid, stream, device)
+            streams.add(pid, stream, device, (stream_names or {}).get((pid, stream)))
 
     def processes(self, rows: Iterable[tuple[int, int | None, int | None, str | None, str | None]]) -> None:
         """Add processes: pid, start, end, host and command."""

@@ -193,10 +193,8 @@ class _Runs:
         number = number_in(label)
         agent = self._agents.get(-1 if number is None else number)
         on_gpu = agent.gpu if agent else {"GPU": True, "CPU": False}.get(label[:3])
-        where = where._replace(device=None if on_gpu is False else number)
-        self.rows.allocation(
-            where, row["operation"], to_int(row.get("address")), to_int(row["allocation_size"]), on_gpu
-        )
+        address, size = to_int(row.get("address")), to_int(row["allocation_size"])
+        self.rows.allocation(where._replace(device=number), row["operation"], address, size, on_gpu)
 
     def _where(self, run: str, row: Row, pid: int) -> Where | None:
         start = to_int(row["start_timestamp"])
