@@ -78,10 +78,12 @@ class TraceWriter:
         self.rows[table] += rows.height
         self._extend_span(rows, described)
         try:
-            for part in rows.iter_slices(PART_ROWS):
-                self._held.setdefault(table, []).append(part)
-                self._held_rows[table] += part.height
-                while self._held_rows.total() >= PART_ROWS:
+            while rows.height:
+                fitting = rows.head(PART_ROWS - self._held_rows.total())
+                rows = rows.slice(fitting.height)
+                self._held.setdefault(table, []).append(fitting)
+                self._held_rows[table] += fitting.height
+                if self._held_rows.total() == PART_ROWS:
                     self._flush(self._held_rows.most_common(1)[0][0])
         except OSError as error:
             raise _cannot_write(self.path, error) from error
