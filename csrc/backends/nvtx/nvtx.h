@@ -1,0 +1,13 @@
+// NVTX annotations to ranges. Every library that uses NVTX (version 3 is header-only) has an implementation
+// of its own and asks the injection for callbacks once.
+#pragma once
+
+namespace pasta::nvtx {
+
+using GetExportTable = const void* (*)(unsigned);
+
+// Installs our callbacks in the implementation that `get_export_table` belongs to. False when it is none that
+// we know.
+bool install(GetExportTable get_export_table);
+
+}  // namespace pasta::nvtx
