@@ -90,7 +90,7 @@ void importing() {
 }
 
 void imported(std::string_view version) {
-  if (version.empty() || !ensure_session() || !is_loaded(Library::torch_cpu)) {
+  if (version.empty() || !is_loaded(Library::torch_cpu) || !ensure_session()) {
     Step from = Step::importing;
     g_step.compare_exchange_strong(from, Step::waiting);
     return;
@@ -104,7 +104,7 @@ void install_on_first_use() {
     if (g_forked.load(std::memory_order_relaxed) && g_forked.exchange(false)) follow_gate();
     return;
   }
-  if (step != Step::waiting || !ensure_session() || !is_loaded(Library::torch_cpu)) return;
+  if (step != Step::waiting || !is_loaded(Library::torch_cpu) || !ensure_session()) return;
   install_once(Step::waiting, {});
 }
 
