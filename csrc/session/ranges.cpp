@@ -98,9 +98,8 @@ void range_end(int64_t range_id) {
 
 void range_mark(std::string_view name, AnnotationSource source, std::string_view domain,
                 std::string_view category) {
-  if (!collecting()) return;
   ThreadState* thread = this_thread();
-  if (thread == nullptr) return;
+  if (thread == nullptr || !collecting()) return;
   RangeRecord row;
   row.start_ns = row.end_ns = now_ns();
   row.thread_id = thread->thread_id;
