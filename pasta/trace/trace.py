@@ -7,13 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import polars as pl
 
 from pasta.errors import PastaError
 from pasta.schema import TABLES
-from pasta.trace.container import Container, Directory, as_list, broken, find_unsealed, open_container, read_manifest
+from pasta.trace.container import Container, Directory, as_list, broken, find_unsealed, open_container
 from pasta.trace.frames import empty_frame, find_table, frame_schema, full_schema
 from pasta.trace.seal import recover
 
@@ -26,11 +25,11 @@ class Trace:
     Close the trace, or use it in a ``with`` block; frames must be collected before that.
     """
 
-    def __init__(self, path: Path, container: Container, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: Path, container: Container) -> None:
         #: What the user opened.
         self.path = path
         #: Contents of manifest.json.
-        self.manifest = manifest
+        self.manifest = container.manifest
         #: What a reader should know about how the trace was made and read, as sentences; usually none.
         self.notes: list[str] = [str(note) for note in as_list(self.manifest.get("notes"))]
         self._container = container
@@ -46,15 +45,9 @@ class Trace:
         path = Path(path)
         unsealed = find_unsealed(path)
         if unsealed is None:
-            container = open_container(path)
-            try:
-                return cls(path, container, read_manifest(container, path))
-            except PastaError:
-                container.close()
-                raise
+            return cls(path, open_container(path))
         temporary, recovered = recover(unsealed)
-        container = Directory(recovered)
-        trace = cls(path, container, read_manifest(container, recovered))
+        trace = cls(path, Directory(recovered))
         trace._temporary = temporary
         trace.notes.append(f"{unsealed} was not sealed: its tables were recovered from what its processes had written")
         return trace

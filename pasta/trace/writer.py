@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections import Counter
 from io import BytesIO
 from itertools import count
@@ -35,7 +36,8 @@ class TraceWriter:
 
     A context manager: leaving the block seals ``path`` atomically, an exception leaves nothing behind. ``manifest``
     takes whatever describes the trace (JSON values); the writer adds ``format``, ``schema_version``,
-    ``pasta_version``, ``rows`` (per table) and ``time_span_ns`` (first start and last end of any row, or null).
+    ``pasta_version``, ``rows`` (per table), ``time_span_ns`` (first start and last end of any row, or null) and
+    ``crc32`` (of each part).
 
     Raises ``PastaError`` when ``path`` exists and ``overwrite`` is false, when it is a directory of something else,
     or when it cannot be written.
@@ -52,6 +54,7 @@ class TraceWriter:
         self._held: dict[str, list[pl.DataFrame]] = {}
         self._held_rows: Counter[str] = Counter()
         self._parts: Counter[tuple[str, int | None]] = Counter()
+        self._crc32: dict[str, int] = {}
         if not overwrite and os.path.lexists(self.path):
             raise PastaError(f"{self.path} exists", "choose another name or pass --force-overwrite")
         try:
@@ -124,6 +127,7 @@ class TraceWriter:
     def _write(self, member: str, part: pl.DataFrame) -> None:
         parquet = BytesIO()
         part.write_parquet(parquet, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+        self._crc32[member] = zlib.crc32(parquet.getbuffer())
         self._add(member, parquet.getbuffer())
 
     def _add(self, member: str, data: bytes | memoryview) -> None:
@@ -154,6 +158,7 @@ class TraceWriter:
             **self.manifest,
             "rows": dict(sorted(self.rows.items())),
             "time_span_ns": list(self.time_span_ns) if self.time_span_ns else None,
+            "crc32": self._crc32,
         }
 
 
