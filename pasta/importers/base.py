@@ -104,6 +104,11 @@ class Report:
         """Add a row to the ``loss`` table: ``records`` rows of ``table`` are missing (None: unknown how many)."""
         self.losses.append({"start_ns": start_ns, "table": table, "records": records, "cause": cause, "remedy": remedy})
 
+    def incomplete(self, source: Source, why: str) -> None:
+        """Say that a file ended early and that what was whole before was kept."""
+        self.notes.append(f"{source.path.name} is incomplete: {why}; what was whole before is here")
+        self.loss("", None, f"{source.path.name}: {why}", "copy the file again, or profile again")
+
 
 class Sink:
     """Where importers put rows. Checks columns against the schema, completes them with nulls, counts."""

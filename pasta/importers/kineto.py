@@ -84,8 +84,7 @@ class Kineto:
         spool.flush()
         _tell(events, stream.skipped, report)
         if stream.broken:
-            report.notes.append(f"{source.path.name} is incomplete: {stream.broken}; what was whole before is here")
-            report.loss("", None, f"{source.path.name}: {stream.broken}", "copy the file again, or profile again")
+            report.incomplete(source, stream.broken)
         times = [spool.columns(table, ("start_ns",))["start_ns"] for table in COLUMNS]
         first = min((start for start in (column.min() for column in times) if isinstance(start, int)), default=None)
         if first is None:
