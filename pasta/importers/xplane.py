@@ -1,0 +1,116 @@
+"""XLA profiles (``*.xplane.pb``) of JAX and TensorFlow: a file is a host, a plane of it the host or a device.
+
+Times are picoseconds from the start of their line, and are cut to nanoseconds: a duration may be off by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import count
+from mmap import ACCESS_READ, mmap
+
+from pasta.errors import PastaError
+from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_import
+from pasta.importers.packed import Source
+from pasta.importers.xplane_device import DEVICE, read_device
+from pasta.importers.xplane_host import read_host
+from pasta.importers.xplane_profile import Profile
+from pasta.importers.xplane_wire import Damaged, XPlane, planes
+
+#: The first plane's name, near the start of the file, is all that tells this format from other protobuf.
+_START = re.compile(rb"\n.{1,40}?/(?:host|device):\w", re.DOTALL)
+#: What a conversion to text makes of every byte above 0x7f.
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+
+#: Times above this (1973) are UNIX times; below it they count from the start of the profile.
+_UNIX_NS = 10**17
+
+
+class XplaneImporter:
+    """The importer of XLA profiles; several files are the hosts of one job."""
+
+    kind = Kind.XPLANE
+    label = "XLA profile (XSpace)"
+
+    def sniff(self, head: Head) -> bool:
+        """Return whether the bytes begin like a message whose first plane is a host or a device."""
+        return _START.match(head.start) is not None
+
+    def read(self, sources: Sequence[Source], sink: Sink, report: Report) -> None:
+        """Import every file, as process 0, 1, ...; whole planes of a file that is cut are kept."""
+        events = 0
+        numbers = count(1)
+        report.notes.append("times are cut from picoseconds to nanoseconds: a duration may be off by 1 ns")
+        for pid, source in enumerate(sources):
+            if not source.size:
+                continue
+            with open(source.plain, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+                found, hosts = _planes(source, data, report)
+                profile = Profile(pid, sink, report, numbers, _shift(found, report))
+                sink.table("process", "pid", "host").add(pid, hosts[0] if hosts else None)
+                _read(found, profile)
+                events += profile.events
+            sink.flush()
+        if not events:
+            raise nothing_to_import(sources, "it has no event", "profile while the program computes")
+
+
+def _read(found: Sequence[XPlane], profile: Profile) -> None:
+    """Host planes come first: device work takes its thread from their calls."""
+    vendors = {plane.stats.get("device_vendor") for plane in found if DEVICE.match(plane.name)}
+    for plane in found:
+        if plane.name == "/host:metadata":
+            profile.report.unplaced["HLO module"] += len(plane.event_names)
+        elif plane.name.startswith("/host:"):
+            read_host(plane, profile, "hip" if "AMD" in vendors else "cuda")
+    for plane in found:
+        if DEVICE.match(plane.name):
+            read_device(plane, profile)
+        elif not plane.name.startswith("/host:") and (events := sum(line.count for line in plane.lines)):
+            profile.report.unplaced[f"event of the plane {plane.name}"] += events
+    profile.finish()
+
+
+def _planes(source: Source, data: mmap, report: Report) -> tuple[list[XPlane], list[str]]:
+    """Return the planes of a file, and its host names."""
+    found: list[XPlane] = []
+    hosts: list[str] = []
+    broken: int | None = None
+    try:
+        for item in planes(data):
+            if isinstance(item, str):
+                hosts.append(item)
+            else:
+                item.load()
+                found.append(item)
+    except Damaged as damage:
+        broken = damage.args[0]
+    if broken is None:
+        return found, hosts
+    if not any(line.count for plane in found for line in plane.lines):
+        why = f"the message breaks at byte {broken}"
+        if data[:4096].count(_REPLACEMENT) > 3:
+            why = "a copy as text has replaced its bytes by U+FFFD"
+        raise PastaError(f"{source.path} is a damaged XLA profile: {why}", "fetch the original file again, as binary")
+    report.loss("kernel", None, f"{source.path.name} is cut at byte {broken}", "fetch the file again")
+    report.notes.append(f"{source.path.name} is cut at byte {broken}; the planes before that are imported")
+    return found, hosts
+
+
+def _shift(found: Sequence[XPlane], report: Report) -> int:
+    """Return what to add to times in ns, so that all files are on the clock of the first, and note what its 0 is.
+
+    The plane "Task Environment" has the start of the profile as UNIX time; older profiles have UNIX times everywhere.
+    """
+    start = next((plane.stats.get("profile_start_time") for plane in found if plane.name == "Task Environment"), None)
+    times = [line.timestamp_ns for plane in found for line in plane.lines if line.count]
+    epoch = 0 if times and min(times) > _UNIX_NS else start if type(start) is int else None
+    if epoch is None:
+        return 0
+    if report.epoch_ns is None:
+        report.epoch_ns = epoch
+    return epoch - report.epoch_ns
+
+
+IMPORTERS: tuple[Importer, ...] = (XplaneImporter(),)
