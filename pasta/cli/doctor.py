@@ -30,8 +30,8 @@ def command(format: FormatOption = None, output: OutputOption = None) -> int:
 
 
 def _lines(check: Check) -> list[str]:
-    lines = [f"{check.status:<4}  {check.name:<14} {check.found}"]
-    return [*lines, f"{'':<21}fix: {check.fix}"] if check.fix else lines
+    lines = [f"{check.status:<4}  {check.name:<16}{check.found}"]
+    return [*lines, f"{'':<22}fix: {check.fix}"] if check.fix else lines
 
 
 def _result(checks: list[Check]) -> Result:

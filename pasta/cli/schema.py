@@ -21,7 +21,7 @@ def _complete(incomplete: str) -> list[str]:
 def command(
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TABLE]...", show_default=False, help="Tables to describe.", autocompletion=_complete),
+        typer.Argument(metavar="TABLE", show_default=False, help="Tables to describe.", autocompletion=_complete),
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Describe the columns of every table.")] = False,
     format: FormatOption = None,

@@ -44,7 +44,7 @@ def find_tools(arguments: Sequence[str]) -> list[type[Tool]]:
 def named_tools(arguments: Sequence[str]) -> list[str]:
     """Return the values of ``--tool`` (``-t``) on a command line that was not parsed yet."""
     values = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         if argument == "--":
             break
         if argument in ("--tool", "-t"):

@@ -25,7 +25,7 @@ def command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             show_default=False,
             help="Tools to describe: names, or paths of Python files.",
             autocompletion=complete_tool,

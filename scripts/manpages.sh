@@ -1,0 +1,15 @@
+#!/bin/sh
+# Turns man/*.1.md into man/*.1 with pandoc. Both are committed: installing pasta needs no pandoc.
+#   scripts/manpages.sh [DIRECTORY]    writes to DIRECTORY (default: man)
+set -eu
+cd "$(dirname "$0")/.."
+out=${1:-man}
+version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' pasta/__init__.py)
+for page in man/*.1.md; do
+  name=$(basename "$page" .1.md)
+  # The comment that names pandoc's version would change with every machine.
+  pandoc --standalone --from markdown-smart --to man \
+    --variable title="$(printf %s "$name" | tr a-z A-Z)" --variable section=1 \
+    --variable footer="pasta $version" --variable header="pasta manual" "$page" |
+    sed '/^\.\\"/d' > "$out/$name.1"
+done
