@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TypeVar
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
+
+#: A message that is in memory, or a view of one that is mapped from a file: its fields are views then, and not copied.
+Data = TypeVar("Data", bytes, memoryview)
 
 
 class WireError(ValueError):
     """The bytes are not a message, or are cut."""
 
 
-def varint(data: bytes, position: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return the varint at ``position`` and where it ends; raises ``WireError``."""
     value = 0
     for index in range(_MAX_VARINT_BYTES):
@@ -31,7 +35,7 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
     raise WireError("a number is too long")
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields(data: Data) -> Iterator[tuple[int, int | Data]]:
     """Yield number and value of each field: bytes for messages and text, else the bits as an unsigned number.
 
     Raises ``WireError`` where the message is broken, after the fields before.
@@ -67,6 +71,6 @@ def double(bits: int) -> float:
     return float(struct.unpack("<d", bits.to_bytes(8, "little"))[0])
 
 
-def text(value: int | bytes) -> str:
+def text(value: int | bytes | memoryview) -> str:
     """Return a ``string``; bytes that are not UTF-8 are replaced."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return str(value) if isinstance(value, int) else bytes(value).decode("utf-8", "replace")

@@ -13,10 +13,11 @@ from mmap import ACCESS_READ, mmap
 from pasta.errors import PastaError
 from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_import
 from pasta.importers.packed import Source
+from pasta.importers.wire import WireError
 from pasta.importers.xplane_device import DEVICE, read_device
 from pasta.importers.xplane_host import read_host
 from pasta.importers.xplane_profile import Profile
-from pasta.importers.xplane_wire import Damaged, XPlane, planes
+from pasta.importers.xplane_wire import XPlane, planes
 
 #: The first plane's name, near the start of the file, is all that tells this format from other protobuf.
 _START = re.compile(rb"\n.{1,40}?/(?:host|device):\w", re.DOTALL)
@@ -45,12 +46,17 @@ class XplaneImporter:
         for pid, source in enumerate(sources):
             if not source.size:
                 continue
-            with open(source.plain, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-                found, hosts = _planes(source, data, report)
-                profile = Profile(pid, sink, report, numbers, _shift(found, report))
-                sink.table("process", "pid", "host").add(pid, hosts[0] if hosts else None)
+            with open(source.plain, "rb") as file:
+                # Not closed here: views of it live as long as the planes.
+                message = memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
+            found, hosts = _planes(source, message, report)
+            profile = Profile(pid, sink, report, numbers, _shift(found, report))
+            sink.table("process", "pid", "host").add(pid, hosts[0] if hosts else None)
+            try:
                 _read(found, profile)
-                events += profile.events
+            except WireError as error:
+                raise _damaged(source, str(error)) from error
+            events += profile.events
             sink.flush()
         if not events:
             raise nothing_to_import(sources, "it has no event", "profile while the program computes")
@@ -72,30 +78,30 @@ def _read(found: Sequence[XPlane], profile: Profile) -> None:
     profile.finish()
 
 
-def _planes(source: Source, data: mmap, report: Report) -> tuple[list[XPlane], list[str]]:
+def _planes(source: Source, message: memoryview, report: Report) -> tuple[list[XPlane], list[str]]:
     """Return the planes of a file, and its host names."""
     found: list[XPlane] = []
     hosts: list[str] = []
-    broken: int | None = None
     try:
-        for item in planes(data):
+        for item in planes(message):
             if isinstance(item, str):
                 hosts.append(item)
             else:
-                item.load()
                 found.append(item)
-    except Damaged as damage:
-        broken = damage.args[0]
-    if broken is None:
-        return found, hosts
-    if not any(line.count for plane in found for line in plane.lines):
-        why = f"the message breaks at byte {broken}"
-        if data[:4096].count(_REPLACEMENT) > 3:
-            why = "a copy as text has replaced its bytes by U+FFFD"
-        raise PastaError(f"{source.path} is a damaged XLA profile: {why}", "fetch the original file again, as binary")
-    report.loss("kernel", None, f"{source.path.name} is cut at byte {broken}", "fetch the file again")
-    report.notes.append(f"{source.path.name} is cut at byte {broken}; the planes before that are imported")
+    except WireError as error:
+        if not any(line.count for plane in found for line in plane.lines):
+            damage = str(error)
+            if bytes(message[:4096]).count(_REPLACEMENT) > 3:
+                damage = "a copy as text has replaced its bytes by U+FFFD"
+            raise _damaged(source, damage) from error
+        where = f"{source.path.name} breaks in its plane number {len(found) + 1}: {error}"
+        report.loss("kernel", None, where, "fetch the file again")
+        report.notes.append(f"{where}; the planes before it are imported")
     return found, hosts
+
+
+def _damaged(source: Source, damage: str) -> PastaError:
+    return PastaError(f"{source.path} is a damaged XLA profile: {damage}", "fetch the original file again, as binary")
 
 
 def _shift(found: Sequence[XPlane], report: Report) -> int:
