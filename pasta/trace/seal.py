@@ -13,6 +13,7 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.schema import TABLES
+from pasta.trace.container import cannot_read
 from pasta.trace.frames import empty_frame
 from pasta.trace.recording import Recording, RootStatus
 from pasta.trace.rows import sum_losses
@@ -50,7 +51,7 @@ def seal(
     """
     directory = Path(directory)
     target = directory if output is None else Path(output)
-    return _seal(directory, target, form, manifest_extra or {}, root_status, recovered=False)
+    return _seal(_read(directory), target, form, manifest_extra or {}, root_status, recovered=False)
 
 
 def recover(directory: Path) -> tuple[tempfile.TemporaryDirectory[str], Path]:
@@ -58,18 +59,33 @@ def recover(directory: Path) -> tuple[tempfile.TemporaryDirectory[str], Path]:
 
     It is what ``seal`` would have written, in directory form.
     """
-    temporary = tempfile.TemporaryDirectory(prefix="pasta-", ignore_cleanup_errors=True)
+    recording = _read(directory)
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="pasta-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise _no_room(directory, str(error)) from error
     path = Path(temporary.name, "trace")
     try:
-        _seal(directory, path, "dir", {}, None, recovered=True)
-    except BaseException:
+        _seal(recording, path, "dir", {}, None, recovered=True)
+    except PastaError as error:
         temporary.cleanup()
-        raise
+        raise _no_room(directory, error.message) from error
     return temporary, path
 
 
+def _no_room(directory: Path, why: str) -> PastaError:
+    return PastaError(f"cannot recover {directory}: {why}", "set TMPDIR to a directory with more room")
+
+
+def _read(directory: Path) -> Recording:
+    try:
+        return Recording(directory)
+    except OSError as error:
+        raise cannot_read(directory, error) from error
+
+
 def _seal(
-    directory: Path,
+    recording: Recording,
     target: Path,
     form: Form,
     extra: dict[str, Any],
@@ -77,10 +93,6 @@ def _seal(
     *,
     recovered: bool,
 ) -> Summary:
-    try:
-        recording = Recording(directory)
-    except OSError as error:
-        raise PastaError(f"cannot read {directory}: {error.strerror or error}", "check its permissions") from error
     described = {name: [empty_frame(TABLES[name])] for name in ("process", "device", "clock", "loss")}
     with TraceWriter(target, form, overwrite=True) as writer:
         for name, frame in recording.tables(root_status):

@@ -191,7 +191,7 @@ class Shard:
             self._lose(header, DAMAGED)
             return
         directory = np.frombuffer(data, ENTRY, header.columns, header.body)
-        placed = [(int(entry["position"]), int(entry["type"]), payload + int(entry["offset"])) for entry in directory]
+        placed = [(position, code, payload + offset) for position, code, _, offset in directory.tolist()]
         good = self._add_strings(data, header, placed) if table is None else self._add_rows(data, header, table, placed)
         if not good:
             self._lose(header, DAMAGED)

@@ -264,6 +264,15 @@ def test_a_failure_while_sealing_keeps_the_recording(directory: Path, monkeypatc
     assert sorted(os.listdir(directory)) == ["shard-70-0.pastashard", "shard-71-0.pastashard"]
 
 
+def test_no_room_to_recover_names_the_remedy(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "sync", full)
+    with pytest.raises(PastaError, match=r"cannot recover .*No space left on device; set TMPDIR"):
+        Trace.open(directory)
+
+
 def test_pasta_killed_between_the_two_renames_loses_nothing(directory: Path) -> None:
     os.rename(directory, layout.set_aside(directory))  # the first of the two
     with Trace.open(directory) as trace:
