@@ -14,7 +14,10 @@ from pasta.importers.packed import Source, scratch
 
 #: Modules with importers (``IMPORTERS``) and known foreign formats (``REFUSALS``); the first that sniffs a file
 #: takes it, so a specific format stands before a general one.
-MODULES: tuple[str, ...] = ("kineto", "tensorboard_memory", "chrome")
+MODULES: tuple[str, ...] = (
+    *("refused", "nsys", "rocpd", "rpd", "rocprofv3_json", "rocprofv3_csv", "xplane"),
+    *("kineto", "tensorboard_memory", "chrome"),
+)
 
 #: A directory with more files than this is not a profile.
 MAX_FILES = 10_000
