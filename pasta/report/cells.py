@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import polars as pl
 
 from pasta.tools.result import ResultColumn, ResultTable
+from pasta.tools.units import SCALES, grouped, scale_of
 
-#: What each unit may be shown as, smallest first: (size of one, its name).
-_SCALES: dict[str, tuple[tuple[float, str], ...]] = {
-    "ns": ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")),
-    "bytes": ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB")),
-    "bytes/s": ((1, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s"), (1e12, "TB/s")),
-}
 #: Endings of column names that only repeat the unit, left out of headings.
 _UNIT_ENDINGS = ("_ns", "_bytes", "_pct")
-_ASCII = {"µs": "us"}
+_UNKNOWN = "-"
 _BAR_CELLS = 16
-_EIGHTHS = " ▏▎▍▌▋▊▉"
+_EIGHTHS = "▏▎▍▌▋▊▉█"
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII = str.maketrans({"µ": "u", "…": "..", **dict.fromkeys("▏▎▍", None), **dict.fromkeys("▌▋▊▉█", "#"),
+                        **dict(zip(_LEVELS, ".:-=+*%#", strict=True))})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,13 +33,25 @@ class Cells:
 
 def format_table(table: ResultTable, unicode: bool = True) -> list[Cells]:
     """Format all columns of a table; a percentage with ``bar`` is followed by a column of bars."""
+    families = _families(table)
     columns: list[Cells] = []
     for column in table.columns:
-        series = table.frame.get_column(column.name)
-        columns.append(_format(column, series, unicode))
+        values = table.frame.get_column(column.name).to_list()
+        cells = _format(column, table.frame.schema[column.name], values, families.get(column.family))
+        columns.append(cells)
         if column.bar:
-            columns.append(Cells("", [_bar(value, unicode) for value in series.to_list()], right=False))
-    return columns
+            columns.append(Cells("", [_bar(value) for value in values], right=False))
+    return columns if unicode else [_ascii(cells) for cells in columns]
+
+
+def _families(table: ResultTable) -> dict[str, tuple[float, str]]:
+    """Choose a common scale for columns of one family: that of their middle value, so that most read well."""
+    pooled: dict[tuple[str, str], list[float]] = {}
+    for column in table.columns:
+        if column.family and column.unit in SCALES:
+            values = _finite(table.frame.get_column(column.name).to_list())
+            pooled.setdefault((column.family, column.unit), []).extend(abs(value) for value in values if value)
+    return {family: scale_of([median(values)] if values else [], unit) for (family, unit), values in pooled.items()}
 
 
 def clean(text: str) -> str:
@@ -51,59 +61,27 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def duration(ns: float) -> str:
-    """Return a single time with the unit that suits it: ``29.0 ms``."""
-    return _single(ns, _SCALES["ns"])
-
-
-def size(number: float) -> str:
-    """Return a single size with the unit that suits it: ``1.5 GiB``."""
-    return _single(number, _SCALES["bytes"])
-
-
-def grouped(value: float, decimals: int = 0) -> str:
-    """Return a number with its thousands set apart by spaces: ``8 431``."""
-    return f"{value:,.{decimals}f}".replace(",", " ")
-
-
-def _single(value: float, scales: Sequence[tuple[float, str]]) -> str:
-    scale, unit = _scale([value], scales)
-    decimals = 0 if scale == 1 and float(value).is_integer() else 1 if abs(value / scale) >= 10 else 2
-    return f"{grouped(value / scale, decimals)} {unit}"
-
-
-def _scale(values: Sequence[float], scales: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    largest = max((abs(value) for value in values), default=0.0)
-    return next(((scale, name) for scale, name in reversed(scales) if largest >= scale), scales[0])
-
-
-def _format(column: ResultColumn, series: pl.Series, unicode: bool) -> Cells:
-    values = series.to_list()
+def _format(column: ResultColumn, dtype: pl.DataType, values: list[Any], scale: tuple[float, str] | None) -> Cells:
     title = clean(column.title) or _without_unit(column.name)
-    if not series.dtype.is_numeric():
-        return Cells(_plain(title, unicode), [_plain(_text(value), unicode) for value in values], right=False)
-    numbers = [float(value) for value in values if value is not None and math.isfinite(value)]
-    show, unit = _number_format(column.unit, series, numbers)
+    if isinstance(dtype, pl.List | pl.Array):
+        return Cells(title, [_series(value) for value in values], right=False)
+    if not dtype.is_numeric():
+        return Cells(title, [_text(value) for value in values], right=column.unit != "")
+    whole = dtype.is_integer()
+    if column.unit in SCALES:
+        size, unit = scale or scale_of(_finite(values), column.unit)
+        decimals = 2 if size > 1 else 0 if whole else 1
+    else:
+        size, unit = 1, column.unit if column.unit in ("%", "kHz") else ""
+        decimals = 0 if whole else {"%": 1, "ratio": 3}.get(column.unit, 1)
     heading = title if not unit or title == unit else f"{title} {unit}"
-    texts = ["-" if value is None or not math.isfinite(value) else show(value) for value in values]
-    return Cells(_plain(heading, unicode), [_plain(text, unicode) for text in texts], right=True)
+    number = str if column.unit == "id" else (lambda value: _rounded(value / size if size > 1 else value, decimals))
+    texts = [_UNKNOWN if value is None or not math.isfinite(value) else number(value) for value in values]
+    return Cells(heading, texts, right=True)
 
 
-def _number_format(unit: str, series: pl.Series, numbers: list[float]) -> tuple[Callable[[Any], str], str]:
-    whole = series.dtype.is_integer()
-    if unit in _SCALES:
-        scale, name = _scale(numbers, _SCALES[unit])
-        decimals = 2 if scale > 1 else 0 if whole else 1
-        return (lambda value: _rounded(value / scale, decimals)), name
-    if unit == "%":
-        return (lambda value: _rounded(value, 1)), "%"
-    if unit == "id":
-        return str, ""
-    if unit in ("count", ""):
-        return (lambda value: grouped(value) if whole else _rounded(value, 1)), ""
-    if unit == "ratio":
-        return (lambda value: _rounded(value, 3)), ""
-    return (lambda value: grouped(value) if whole else _rounded(value, 2)), unit
+def _finite(values: list[Any]) -> list[float]:
+    return [float(value) for value in values if value is not None and math.isfinite(value)]
 
 
 def _rounded(value: float, decimals: int) -> str:
@@ -116,7 +94,7 @@ def _rounded(value: float, decimals: int) -> str:
 
 def _text(value: Any) -> str:
     if value is None:
-        return "-"
+        return _UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     return clean(str(value))
@@ -128,20 +106,26 @@ def _without_unit(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _plain(text: str, unicode: bool) -> str:
-    if unicode or text.isascii():
-        return text
-    for character, replacement in _ASCII.items():
-        text = text.replace(character, replacement)
-    return text.encode("ascii", "replace").decode("ascii")
+def _ascii(cells: Cells) -> Cells:
+    def plain(text: str) -> str:
+        return text if text.isascii() else text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+    return Cells(plain(cells.heading), [plain(text) for text in cells.texts], cells.right)
 
 
-def _bar(percent: Any, unicode: bool) -> str:
-    """Draw 0 to 100 % in 16 cells, in eighths of a cell where the encoding has them."""
+def _bar(percent: Any) -> str:
+    """Draw 0 to 100 % in 16 cells, to an eighth of a cell."""
     if not isinstance(percent, int | float) or not math.isfinite(percent):
         return ""
     eighths = round(min(max(percent, 0.0), 100.0) / 100 * _BAR_CELLS * 8)
     full, rest = divmod(eighths, 8)
-    if not unicode:
-        return "#" * (full + (rest >= 4))
-    return "█" * full + (_EIGHTHS[rest] if rest else "")
+    return _EIGHTHS[-1] * full + (_EIGHTHS[rest - 1] if rest else "")
+
+
+def _series(values: Any) -> str:
+    """Draw numbers over time as one character each, relative to the largest; nothing is a blank."""
+    numbers = [value if isinstance(value, int | float) and math.isfinite(value) else 0 for value in values or ()]
+    largest = max(numbers, default=0)
+    if largest <= 0:
+        return ""
+    return "".join(_LEVELS[math.ceil(max(n, 0) / largest * len(_LEVELS)) - 1] if n > 0 else " " for n in numbers)

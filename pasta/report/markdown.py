@@ -18,7 +18,7 @@ def write(results: Sequence[Result], out: TextIO, format: str, terminal: Termina
     for result in results:
         out.write(f"## {_escape(result.title)}\n\n")
         out.writelines(f"{_escape(clean(line))}  \n" for line in result.header)
-        for table in result.tables:
+        for table in (table for table in result.tables if not table.detail):
             shown = top_rows(table)
             columns = format_table(shown)
             out.write(f"\n### {_escape(heading(table))}\n\n")

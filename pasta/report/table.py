@@ -26,7 +26,7 @@ def write(results: Sequence[Result], out: TextIO, format: str, terminal: Termina
     losses: list[str] = []
     for index, result in enumerate(results):
         blocks = [_header(result, terminal, titled=len(results) > 1)]
-        blocks += [_table(table, terminal) for table in result.tables]
+        blocks += [_table(table, terminal) for table in result.tables if not table.detail]
         blocks.append(_findings(result, terminal))
         losses += [line for line in loss_lines(result.loss) if line not in losses]
         text = "\n\n".join("\n".join(block) for block in blocks if block)

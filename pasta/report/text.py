@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from pasta.report.cells import clean, duration, grouped
+from pasta.report.cells import clean
 from pasta.tools.result import Finding, ResultTable, by_severity
+from pasta.tools.units import duration, grouped
 
 _SIGNS = {"high": "▲", "medium": "●", "low": "○", "info": "·"}
 _ASCII_SIGNS = {"high": "!", "medium": "*", "low": "-", "info": "."}

@@ -16,11 +16,11 @@ from pasta.tools.result import ResultColumn, Samples
 COLUMNS: tuple[ResultColumn, ...] = (
     ResultColumn("calls", "count", merge="sum"),
     ResultColumn("total_ns", "ns", merge="sum"),
-    ResultColumn("mean_ns", "ns", merge="mean:calls"),
-    ResultColumn("median_ns", "ns"),
-    ResultColumn("min_ns", "ns", merge="min"),
-    ResultColumn("max_ns", "ns", merge="max"),
-    ResultColumn("p99_ns", "ns"),
+    ResultColumn("mean_ns", "ns", merge="mean:calls", family="call"),
+    ResultColumn("median_ns", "ns", family="call"),
+    ResultColumn("min_ns", "ns", merge="min", family="call"),
+    ResultColumn("max_ns", "ns", merge="max", family="call"),
+    ResultColumn("p99_ns", "ns", family="call"),
 )
 #: Most single durations of one key kept for the comparison of two traces.
 _MOST_SAMPLES = 500

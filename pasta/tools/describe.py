@@ -9,9 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from pasta.tools.base import TraceView
+from pasta.tools.base import Finding, Result, TraceView
 
 _LOSS_COLUMNS = ("start_ns", "end_ns", "source", "table", "records", "cause", "remedy")
+#: The finding of a tool that had nothing to look at.
+NO_DATA = "no-data"
+
 _INTERPRETERS = ("python", "bash", "sh", "env")
 
 
@@ -82,6 +85,19 @@ def _ranks(trace: TraceView) -> str:
     if ranks > 1:
         return f"{ranks} ranks"
     return f"{processes} processes" if processes > 1 else ""
+
+
+def no_data(tool: str, tables: Sequence[str], filtered: str = "") -> Result:
+    """Return the result of a tool that found no rows in ``tables``, with how to get them."""
+    missing = " or ".join(tables)
+    if filtered:
+        return nothing(tool, f"{tool} found no {missing} rows in {filtered}", "widen the filters")
+    return nothing(tool, f"{tool} needs {missing}, which this trace does not have", needed(tables))
+
+
+def nothing(tool: str, text: str, remedy: str = "") -> Result:
+    """Return the result of a tool that has nothing to show, and why."""
+    return Result(tool, findings=[Finding(NO_DATA, "info", text, remedy=remedy)])
 
 
 def needed(tables: Sequence[str]) -> str:

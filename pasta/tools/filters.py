@@ -14,6 +14,7 @@ from pasta.errors import PastaError
 from pasta.schema import TABLES
 from pasta.tools.base import TraceView
 from pasta.tools.intervals import Intervals
+from pasta.tools.launches import add_launch
 from pasta.tools.lifetimes import object_lifetimes, tensor_lifetimes
 
 #: Work that a device does; under a range filter it belongs to the time at which the host launched it.
@@ -139,7 +140,9 @@ class FilteredTrace:
         if name in ("alloc", "tensor"):
             return self._alive(name, rows, Intervals.of(self._ranges))
         if name in DEVICE_TABLES:
-            return _overlapping(self._launched(rows), self._ranges, pl.col("_launched"), pl.col("_launched"))
+            calls = self._of_process("api") if "api" in self._trace.present else None
+            when = pl.col("launched_ns")
+            return _overlapping(add_launch(rows, calls), self._ranges, when, when).drop("launched_ns", "launch_thread")
         if name in _HOST_TABLES:
             return _overlapping(rows, self._ranges, pl.col("start_ns"), _end())
         return rows
@@ -154,17 +157,6 @@ class FilteredTrace:
         kept = lives.filter(pl.Series(covered > 0))
         wanted = pl.concat([kept["row_alloc"], kept["row_free"]]).drop_nulls().sort()
         return rows.with_row_index("_row").filter(pl.col("_row").is_in(wanted.implode())).drop("_row")
-
-    def _launched(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Add when the host launched each row: when it was queued, else its API call, else when it began."""
-        call = pl.lit(None, pl.Int64)
-        if "api" in self._trace.present:
-            calls = self._of_process("api").filter(pl.col("correlation_id").is_not_null())
-            first = calls.group_by("pid", "correlation_id").agg(pl.col("start_ns").min().alias("_call"))
-            rows = rows.join(first, on=["pid", "correlation_id"], how="left", nulls_equal=False)
-            call = pl.col("_call")
-        launched = pl.coalesce("queued_ns", call, "start_ns").alias("_launched")
-        return rows.with_columns(launched)
 
     @cached_property
     def _ranges(self) -> pl.DataFrame:
@@ -240,7 +232,7 @@ def _overlapping(rows: pl.LazyFrame, ranges: pl.DataFrame, start: pl.Expr, end: 
             check_sortedness=False,
         )
         .filter(pl.col("_closed") > start)
-        .select(pl.exclude("_last", "_opened", "_closed", "_launched", "_call"))
+        .select(pl.exclude("_last", "_opened", "_closed"))
     )
 
 

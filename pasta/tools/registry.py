@@ -16,7 +16,28 @@ from pasta.errors import PastaError
 from pasta.tools.base import Tool, ToolOptions
 
 #: Built-in tools and the modules that define them, in the order in which `pasta tools` lists them.
-BUILTIN: dict[str, str] = {}
+BUILTIN: dict[str, str] = {
+    name: f"pasta.tools.{name}"
+    for name in (
+        "workload",
+        "kernels",
+        "ops",
+        "api",
+        "memcpy",
+        "sync",
+        "ranges",
+        "gaps",
+        "graphs",
+        "memory",
+        "workingset",
+        "underused",
+        "coalescing",
+        "divergence",
+        "hotness",
+        "uvm",
+        "events",
+    )
+}
 
 #: What users of other profilers type.
 ALIASES: dict[str, str] = {

@@ -19,7 +19,8 @@ class ResultColumn:
     """One column of a result: what its numbers are, so that a reporter can show them and `diff` compare them.
 
     ``unit`` is the unit of the stored values: ``ns``, ``bytes``, ``bytes/s``, ``%`` (0 to 100), ``count``,
-    ``ratio``, ``id``, or ``""`` for text. Reporters scale ``ns`` and ``bytes``; csv and json never do.
+    ``ratio``, ``id``, ``series`` (a list of numbers over time), or ``""`` for text. Reporters for people scale ``ns``
+    and ``bytes``, columns of one ``family`` alike; csv and json never do.
     ``title`` is the heading for people (the name when empty). ``key`` columns identify a row across traces.
     ``merge`` says how rows that become one are merged: ``sum``, ``min``, ``max``, ``mean:WEIGHT`` (mean weighted
     by column WEIGHT), or ``""``: cannot be merged. ``bar`` asks a text reporter for a bar beside a percentage.
@@ -31,6 +32,7 @@ class ResultColumn:
     key: bool = False
     merge: str = ""
     bar: bool = False
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class ResultTable:
     """One table of a result. ``frame`` has at least the columns named in ``columns``, in any order.
 
     ``top`` is the number of rows that a person wants to see at first (None: all); csv and json give all rows.
-    ``note`` is one line shown under the table.
+    ``note`` is one line shown under the table. ``detail`` tables are too detailed for a screen: files have them.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ResultTable:
     title: str = ""
     top: int | None = None
     note: str = ""
+    detail: bool = False
     samples: Samples | None = None
 
     def column(self, name: str) -> ResultColumn:

@@ -16,7 +16,7 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.tools import describe, registry
-from pasta.tools.base import Finding, Result, Tool, TraceView
+from pasta.tools.base import Result, Tool, TraceView
 from pasta.tools.filters import FilteredTrace, Filters
 
 ENGINES = ("threads", "dask")
@@ -43,22 +43,14 @@ def run(
     options = kind.Options() if options is None else options
     view = FilteredTrace(trace, filters)
     missing = sorted(set(kind.needs) - view.present)
-    result = _no_data(kind, view, missing) if missing else _run(kind, view, trace, options, engine, scheduler)
     filtered = view.filters.describe()
+    if missing:
+        result = describe.no_data(kind.name, missing, filtered)
+    else:
+        result = _run(kind, view, trace, options, engine, scheduler)
     header = [*(result.header or describe.header(view)), *([f"only {filtered}"] if filtered else [])]
     loss = result.loss if result.loss.height else describe.losses(view)
     return dataclasses.replace(result, header=header, loss=loss)
-
-
-def _no_data(tool: type[Tool], view: FilteredTrace, missing: Sequence[str]) -> Result:
-    tables = " and ".join(missing)
-    filtered = view.filters.describe()
-    if filtered:
-        text, remedy = f"{tool.name} found no {tables} rows in {filtered}", "widen the filters"
-    else:
-        text, remedy = f"{tool.name} needs {tables}, which this trace does not have", describe.needed(missing)
-    finding = Finding("no-data", "info", text, remedy=remedy, evidence={"missing": list(missing)})
-    return Result(tool.name, findings=[finding])
 
 
 def _run(

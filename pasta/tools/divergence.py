@@ -1,0 +1,69 @@
+"""Tool `divergence`: how many lanes of a warp (sub-group) take part in memory accesses, by source line."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pasta.tools import accesses
+from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
+from pasta.tools.describe import nothing
+from pasta.tools.sites import KEYS, place, site_accesses
+
+#: A line is worth a finding when less than half of its lanes are active in this share of all executions.
+_LEAST_SHARE = 0.05
+_LEAST_ACTIVE = 50.0
+
+
+class Divergence(Tool):
+    name = "divergence"
+    summary = "lanes active in memory accesses, by source line"
+    needs = frozenset({"access_site", "device"})
+
+    def run(self, trace: TraceView, options: ToolOptions) -> Result:
+        warps = trace.table("device").select("pid", "device_id", "warp_size").unique(["pid", "device_id"], keep="last")
+        rows = (
+            site_accesses(trace)
+            .join(warps, on=["pid", "device_id"], how="left", nulls_equal=True)
+            .filter(pl.col("executions") > 0, pl.col("lanes").is_not_null(), pl.col("warp_size").is_not_null())
+            .group_by(KEYS)
+            .agg(
+                pl.col("executions", "lanes").sum(),
+                (pl.col("executions") * pl.col("warp_size")).sum().alias("possible"),
+                pl.col("text").first(),
+            )
+            .with_columns(
+                (pl.col("lanes") * 100 / pl.col("possible")).alias("active"),
+                (pl.col("possible") - pl.col("lanes")).alias("idle"),
+                (pl.col("executions") * 100 / pl.col("executions").sum()).alias("share"),
+            )
+            .sort("idle", *KEYS, descending=[True, *([False] * len(KEYS))])
+            .collect()
+        )
+        if rows.is_empty():
+            return nothing(self.name, "the devices of this trace have no warps of a known width, or none were counted")
+        columns = (
+            *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
+            ResultColumn("executions", "count", "executions of a warp", merge="sum"),
+            ResultColumn("share", "%", "of all", merge="sum"),
+            ResultColumn("active", "%", "active lanes", bar=True),
+            ResultColumn("idle", "count", "idle lanes", merge="sum"),
+            ResultColumn("text", title="instruction"),
+        )
+        note = accesses.coverage(trace, "access_site")
+        table = ResultTable("divergence", rows, columns, title="Active lanes by source line", top=20, note=note)
+        return Result(self.name, [table], _findings(rows))
+
+
+def _findings(rows: pl.DataFrame) -> list[Finding]:
+    worst = rows.filter(pl.col("active") < _LEAST_ACTIVE, pl.col("share") >= 100 * _LEAST_SHARE)
+    return [
+        Finding(
+            "divergent",
+            "medium",
+            f"{place(row)}: on average {row['active']:.0f} % of the lanes take part in the {row['kind']}s of "
+            f"{row['kernel']}",
+            remedy="let the threads of a warp take the same branch, and size blocks in whole warps",
+            evidence={key: row[key] for key in (*KEYS, "executions", "active", "text")},
+        )
+        for row in worst.head(3).iter_rows(named=True)
+    ]

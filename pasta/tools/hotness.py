@@ -1,0 +1,106 @@
+"""Tool `hotness`: which memory is accessed when: blocks hot all the time against short bursts (PASTA, figure 13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from pasta.tools import accesses
+from pasta.tools.accesses import LAUNCH, OBJECT
+from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
+from pasta.tools.callstats import shares
+from pasta.tools.describe import no_data
+
+#: Memory used in at least this share of the windows is worth pinning; less is worth fetching and evicting.
+_STEADY = 50.0
+
+
+class Hotness(Tool):
+    name = "hotness"
+    summary = "which memory is accessed when"
+
+    @dataclass(frozen=True)
+    class Options(ToolOptions):
+        windows: int = option(40, "into how many windows the time is divided")
+
+    def run(self, trace: TraceView, options: Options) -> Result:
+        accessed = _accesses(trace)
+        if accessed is None:
+            return no_data(self.name, ["access_block", "access_object"])
+        placed = _in_windows(accessed.collect(), max(options.windows, 1))
+        tables = [_table(trace, placed, OBJECT, "objects", "Memory objects over time")]
+        if "access_block" in trace.present:
+            tables.append(_table(trace, placed, (*OBJECT, "offset"), "blocks", "Blocks over time"))
+        return Result(self.name, tables)
+
+
+def _accesses(trace: TraceView) -> pl.LazyFrame | None:
+    """Return accesses in time: of blocks where they were counted, else of whole objects by each launch."""
+    launches = (
+        accesses.launches(trace).select(*LAUNCH, pl.col("start_ns").alias("launch_ns")).unique(LAUNCH, keep="first")
+    )
+    if "access_block" in trace.present:
+        rows = trace.table("access_block").join(launches, on=list(LAUNCH), how="left")
+        return rows.select(*OBJECT, "offset", "bytes", pl.coalesce("start_ns", "launch_ns").alias("at"), "accesses")
+    if "access_object" in trace.present:
+        rows = accesses.device_accesses(trace).join(launches, on=list(LAUNCH), how="inner")
+        count = pl.sum_horizontal("loads", "stores", "atomics").alias("accesses")
+        nothing = pl.lit(None, pl.Int64)
+        return rows.select(
+            *OBJECT, nothing.alias("offset"), pl.col("size").alias("bytes"), pl.col("launch_ns").alias("at"), count
+        )
+    return None
+
+
+def _in_windows(rows: pl.DataFrame, windows: int) -> pl.DataFrame:
+    """Number the window of each access: ``windows`` equal parts of the time from the first access to the last."""
+    rows = rows.drop_nulls("at")
+    start, end = rows["at"].min(), rows["at"].max()
+    width = ((end - start) // windows + 1) if isinstance(start, int) and isinstance(end, int) else 1
+    return rows.with_columns(
+        ((pl.col("at") - pl.lit(start)) // width).alias("window"), pl.lit(windows).alias("windows")
+    )
+
+
+def _table(trace: TraceView, placed: pl.DataFrame, keys: tuple[str, ...], name: str, title: str) -> ResultTable:
+    windows = int(placed["windows"][0]) if placed.height else 1
+    columns_of_windows = [f"_{i}" for i in range(windows)]
+    by_window = placed.lazy().group_by(*keys, "window").agg(pl.col("accesses").sum())
+    series = (
+        by_window.group_by(keys)
+        .agg(
+            pl.col("accesses").sum(),
+            (pl.col("accesses") > 0).sum().cast(pl.Int64).alias("active"),
+            *(
+                pl.col("accesses").filter(pl.col("window") == i).sum().alias(name)
+                for i, name in enumerate(columns_of_windows)
+            ),
+        )
+        .with_columns(pl.concat_list(columns_of_windows).alias("over_time"))
+        .drop(columns_of_windows)
+    )
+    frame = (
+        series.join(accesses.objects(trace).select(*OBJECT, "size", "kind", "allocator"), on=list(OBJECT), how="left")
+        .with_columns(shares("accesses").alias("share"), (pl.col("active") * 100 / windows).alias("active"))
+        .with_columns(
+            pl.when(pl.col("active") >= _STEADY).then(pl.lit("steady")).otherwise(pl.lit("burst")).alias("use")
+        )
+        .sort("accesses", *keys, descending=[True, *([False] * len(keys))], nulls_last=True)
+        .collect()
+    )
+    columns = [
+        ResultColumn("pid", "id", "process"),
+        ResultColumn("object_id", "id", "object"),
+        ResultColumn("size", "bytes", "size"),
+        ResultColumn("accesses", "count"),
+        ResultColumn("share", "%", "of all"),
+        ResultColumn("active", "%", "of the time"),
+        ResultColumn("use"),
+        ResultColumn("over_time", "series"),
+        ResultColumn("allocator"),
+    ]
+    if "offset" in keys:
+        columns.insert(2, ResultColumn("offset", "bytes", "at offset"))
+    note = "steady: accessed in at least half of the windows, worth keeping near; burst: worth fetching when needed"
+    return ResultTable(name, frame, tuple(columns), title=title, top=20, note=note)

@@ -1,0 +1,36 @@
+"""Accesses by source line: the instructions of kernels joined with the lines that they came from."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pasta.tools import accesses
+from pasta.tools.accesses import LAUNCH
+from pasta.tools.base import TraceView
+
+KEYS = ("kernel", "file", "line", "kind", "space")
+
+
+def site_accesses(trace: TraceView, *more: str) -> pl.LazyFrame:
+    """Return the rows of `access_site` with ``kernel``, ``file``, ``line``, ``text`` and ``device_id``."""
+    lines = trace.table("line").select(
+        "pid", "site_id", pl.col("kernel").alias("_kernel"), "file", "line", "text"
+    ).unique(["pid", "site_id"], keep="last")  # fmt: skip
+    launches = accesses.launches(trace).select(*LAUNCH, "kernel", "device_id").unique(LAUNCH, keep="first")
+    return (
+        trace.table("access_site")
+        .join(lines, on=["pid", "site_id"], how="left")
+        .join(launches, on=list(LAUNCH), how="left")
+        .with_columns(
+            pl.coalesce("_kernel", "kernel", pl.lit("(unknown kernel)")).alias("kernel"),
+            pl.col("kind", "space").fill_null("unknown"),
+        )
+        .drop("_kernel")
+    )
+
+
+def place(row: dict[str, object]) -> str:
+    """Name the source line of a row, or its kernel where the line is not known."""
+    if row["file"] is None:
+        return str(row["kernel"])
+    return f"{row['file']}:{row['line']}" if row["line"] is not None else str(row["file"])

@@ -1,0 +1,130 @@
+"""Tool `underused`: memory that kernels never or hardly touch, and memory that lives long before or after its use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from pasta.tools import accesses
+from pasta.tools.accesses import LAUNCH, OBJECT
+from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
+from pasta.tools.launches import add_op
+from pasta.tools.units import grouped, size
+
+#: Less untouched memory than this is not worth a finding.
+_LEAST_WASTE = 1 << 20
+
+
+class Underused(Tool):
+    name = "underused"
+    summary = "memory that is never or hardly touched"
+    needs = frozenset({"access_object", "alloc"})
+
+    @dataclass(frozen=True)
+    class Options(ToolOptions):
+        below: float = option(50.0, "list objects of which less than this percentage is touched")
+        smallest: int = option(4096, "leave out objects of fewer bytes")
+
+    def run(self, trace: TraceView, options: Options) -> Result:
+        used = usage(trace)
+        low = used.filter(pl.col("size") >= options.smallest, pl.col("touched") < options.below)
+        frame = low.sort("unused_bytes", "object_id", descending=[True, False])
+        columns = (
+            ResultColumn("pid", "id", "process"),
+            ResultColumn("object_id", "id", "object"),
+            ResultColumn("size", "bytes", "size", family="size"),
+            ResultColumn("unused_bytes", "bytes", "untouched", family="size"),
+            ResultColumn("touched", "%", "touched at most"),
+            ResultColumn("launches", "count", "touched by"),
+            ResultColumn("copies", "count", "copies and fills"),
+            ResultColumn("early_ns", "ns", "before first use"),
+            ResultColumn("late_ns", "ns", "after last use"),
+            ResultColumn("kind"),
+            ResultColumn("allocator"),
+            ResultColumn("op"),
+        )
+        note = f"{accesses.coverage(trace, 'access_object')}; early and late times only where begin and end are known"
+        table = ResultTable("underused", frame, columns, title="Underused memory", top=30, note=note)
+        return Result(self.name, [table], findings(trace, used))
+
+
+def usage(trace: TraceView) -> pl.DataFrame:
+    """Return each device memory object with how much of it was used, and when first and last.
+
+    ``touched`` is an upper bound, so that nothing is called unused that may be used: launches may touch different
+    parts, and their sum, the extent from first to last byte and the size all bound the union.
+    """
+    known = pl.col("first_offset").null_count() + pl.col("last_offset").null_count() == 0
+    extent = pl.when(known).then(pl.col("last_offset").max() - pl.col("first_offset").min() + 1)
+    by_kernels = (
+        accesses.device_accesses(trace)
+        .join(accesses.launches(trace).unique(LAUNCH, keep="first"), on=list(LAUNCH), how="left")
+        .group_by(OBJECT)
+        .agg(
+            pl.len().cast(pl.Int64).alias("launches"),
+            pl.min_horizontal(pl.col("touched_bytes").sum(), extent).alias("touched_bytes"),
+            pl.col("start_ns").min().alias("first_ns"),
+            pl.col("end_ns").max().alias("last_ns"),
+        )
+    )
+    by_copies = _copies(trace).group_by(OBJECT).agg(
+        pl.len().cast(pl.Int64).alias("copies"),
+        pl.col("start_ns").min().alias("first_copy_ns"),
+        pl.col("end_ns").max().alias("last_copy_ns"),
+    )  # fmt: skip
+    whole = accesses.objects(trace).filter(accesses.on_device(), pl.col("parent_object_id").is_null())
+    touched = pl.min_horizontal(pl.col("touched_bytes").fill_null(0), "size")
+    return (
+        add_op(trace, whole)
+        .join(by_kernels, on=list(OBJECT), how="left")
+        .join(by_copies, on=list(OBJECT), how="left")
+        .with_columns(
+            pl.col("launches", "copies").fill_null(0),
+            (touched * 100 / pl.col("size")).alias("touched"),
+            (pl.col("size") - touched).alias("unused_bytes"),
+            (pl.min_horizontal("first_ns", "first_copy_ns") - pl.col("born_ns")).alias("early_ns"),
+            (pl.col("died_ns") - pl.max_horizontal("last_ns", "last_copy_ns")).alias("late_ns"),
+        )
+        .collect()
+    )
+
+
+def _copies(trace: TraceView) -> pl.LazyFrame:
+    """Return copies and fills as a row for each object at one of their ends."""
+    times = ("pid", "start_ns", "end_ns")
+    ends = [
+        trace.table("memcpy").select(*times, pl.col("src_object_id").alias("object_id")),
+        trace.table("memcpy").select(*times, pl.col("dst_object_id").alias("object_id")),
+        trace.table("memset").select(*times, "object_id"),
+    ]
+    return pl.concat(ends).filter(pl.col("object_id").is_not_null())
+
+
+def findings(trace: TraceView, used: pl.DataFrame) -> list[Finding]:
+    """Say how much memory is never touched by a kernel, and how much is hardly touched (``used``: from `usage`)."""
+    classes = (
+        ("untouched-memory", "no kernel touches", pl.col("touched") == 0),
+        ("hardly-touched-memory", "kernels touch less than a tenth of", pl.col("touched").is_between(0, 10, "none")),
+    )
+    found = []
+    for id, text, condition in classes:
+        objects = used.filter(condition).sort("size", descending=True)
+        unused = int(objects["unused_bytes"].sum())
+        if unused >= _LEAST_WASTE:
+            biggest = objects.row(0, named=True)
+            found.append(
+                Finding(
+                    id,
+                    "medium",
+                    f"{text} {grouped(objects.height)} objects of {size(int(objects['size'].sum()))} in all "
+                    f"({accesses.coverage(trace, 'access_object')})",
+                    remedy="allocate only what is used, where it is used",
+                    evidence={
+                        "unused_bytes": unused,
+                        "objects": objects.height,
+                        "biggest": {key: biggest[key] for key in ("pid", "object_id", "size", "allocator", "op")},
+                    },
+                )
+            )
+    return found
