@@ -20,6 +20,15 @@ from pasta.trace import Trace
 
 FOLDER = real_traces.folder()
 
+#: What those programs looked past, counted here with SQL. Operators of ``emit_nvtx``:
+#: SELECT count(*) FROM NVTX_EVENTS WHERE text LIKE '%, op_id = %'. The fill of a hipMemsetAsync:
+#: SELECT count(*) FROM op WHERE opType = 'FillBuffer'.
+ALSO: dict[str, dict[str, int]] = {
+    "nsys/nsysai_mfu_2gpu_after.sqlite.gz": {"ops": 16693},
+    "nsys/nsysai_mfu_2gpu_before.sqlite.gz": {"ops": 18656},
+    "rpd/matmul_result_large.rpd": {"memsets": 1},
+}
+
 
 def expected() -> list[dict[str, str]]:
     if FOLDER is None:
@@ -31,7 +40,7 @@ def expected() -> list[dict[str, str]]:
 @pytest.mark.skipif(FOLDER is None, reason="the public traces are not here: set PASTA_TEST_TRACES")
 @pytest.mark.parametrize("row", expected(), ids=lambda row: row["file"])
 def test_counts_and_busy_time_are_those_counted_in_the_file(row: dict[str, str], tmp_path: Path) -> None:
-    want = {name: int(value) for name, value in row.items() if name != "file"}
+    want = {name: int(value) for name, value in row.items() if name != "file"} | ALSO.get(row["file"], {})
     assert FOLDER is not None
     try:
         import_files([FOLDER / row["file"]], tmp_path / "trace.pasta")
@@ -56,5 +65,5 @@ def counts(trace: Trace) -> dict[str, int]:
         "memsets": rows("memset"),
         "uvm_migrations": rows("uvm", pl.col("kind").str.starts_with("migrate")),
         "ops": rows("op"),
-        "runtime_calls": rows("api", pl.col("api") != "hsa"),
+        "runtime_calls": rows("api", ~pl.col("api").is_in(["hsa", "other"])),
     }
