@@ -84,6 +84,19 @@ PLACED: dict[str, set[str]] = {
     "range": _OF_RECORD | {"Python id", "Python parent id"},
 }
 
+#: Categories of complete events, of every year and vendor, and their tables.
+CATEGORIES: dict[str, str] = {
+    **dict.fromkeys(("cpu_op", "Operator"), "op"),
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime", "Driver", "xpu_runtime", "xpu_driver"), "api"),
+    **dict.fromkeys(("mtia_runtime", "glow_runtime", "privateuse1_runtime", "privateuse1_driver"), "api"),
+    **dict.fromkeys(("kernel", "Kernel"), "kernel"),
+    **dict.fromkeys(("gpu_memcpy", "Memcpy"), "memcpy"),
+    **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
+    "cuda_sync": "sync",
+    "collective_comm": "collective",
+    **dict.fromkeys(("user_annotation", "python_function"), "range"),
+}
+
 
 def spool_schema(table: str) -> Schema:
     """Return the columns of a spooled table with their types; numbers are wide until they are written."""
@@ -117,18 +130,17 @@ class KinetoEvents:
         self._spool = spool
         self._stream_ids = Ids()
         self._stream_owner: dict[int, tuple[int | None, int | None, Any]] = {}
-        runtimes = ("cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "mtia_runtime", "glow_runtime")
-        self._tables: dict[str, tuple[str, Callable[[EventGroup, str], dict[str, pl.Series]]]] = {
-            **dict.fromkeys(("cpu_op", "Operator"), ("op", self._op)),
-            **dict.fromkeys((*runtimes, "Runtime", "Driver"), ("api", self._api)),
-            **dict.fromkeys(("privateuse1_runtime", "privateuse1_driver"), ("api", self._api)),
-            **dict.fromkeys(("kernel", "Kernel"), ("kernel", self._kernel)),
-            **dict.fromkeys(("gpu_memcpy", "Memcpy"), ("memcpy", self._memcpy)),
-            **dict.fromkeys(("gpu_memset", "Memset"), ("memset", self._memset)),
-            "cuda_sync": ("sync", self._sync),
-            "collective_comm": ("collective", self._collective),
-            **dict.fromkeys(("user_annotation", "python_function"), ("range", self._range)),
+        makers = {
+            "op": self._op,
+            "api": self._api,
+            "kernel": self._kernel,
+            "memcpy": self._memcpy,
+            "memset": self._memset,
+            "sync": self._sync,
+            "collective": self._collective,
+            "range": self._range,
         }
+        self._tables = {category: (table, makers[table]) for category, table in CATEGORIES.items()}
 
     def take(self, events: Iterable[Event]) -> None:
         """Add ``events``."""
