@@ -16,7 +16,7 @@ from pasta.importers.packed import Source, scratch
 #: takes it, so a specific format stands before a general one.
 MODULES: tuple[str, ...] = (
     *("refused", "nsys", "rocpd", "rpd", "rocprofv3_json", "rocprofv3_csv", "xplane"),
-    *("kineto", "tensorboard_memory", "chrome"),
+    *("kineto", "tensorboard_memory", "chrome", "pftrace"),
 )
 
 #: A directory with more files than this is not a profile.
