@@ -8,14 +8,14 @@ import polars as pl
 
 from pasta.importers.base import Head, Kind, Report, Sink, nothing_to_import
 from pasta.importers.chrome_events import Event
-from pasta.importers.kineto_events import CATEGORIES, COLUMNS, KinetoEvents, spool_schema
-from pasta.importers.kineto_identity import write_identity
-from pasta.importers.kineto_relate import Owner, write
+from pasta.importers.kineto.events import CATEGORIES, COLUMNS, KinetoEvents, spool_schema
+from pasta.importers.kineto.identity import write_identity
+from pasta.importers.kineto.relate import Owner, write
 from pasta.importers.packed import Source
-from pasta.importers.pftrace_packets import Packets, Slice
-from pasta.importers.pftrace_rows import SliceRows, schemas
+from pasta.importers.pftrace.packets import Packets, Slice
+from pasta.importers.pftrace.rows import SliceRows, schemas
 from pasta.importers.spool import Spool
-from pasta.importers.wire import WireError, fields, varint
+from pasta.importers.pftrace.wire import WireError, fields, varint
 
 #: Slices with Kineto's categories that become columns at a time.
 _BATCH = 8192

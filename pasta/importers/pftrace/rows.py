@@ -17,9 +17,9 @@ import polars as pl
 from pasta.importers.base import Rows, Schema
 from pasta.importers.chrome_events import to_int
 from pasta.importers.ids import Ids
-from pasta.importers.kineto_names import copy_kinds
-from pasta.importers.pftrace_packets import Packets, Slice, Stage
-from pasta.importers.pftrace_sequence import (
+from pasta.importers.kineto.names import copy_kinds
+from pasta.importers.pftrace.packets import Packets, Slice, Stage
+from pasta.importers.pftrace.sequence import (
     COMPUTE_ARGUMENTS,
     COMPUTE_KERNELS,
     EVENT_NAMES,
@@ -28,7 +28,7 @@ from pasta.importers.pftrace_sequence import (
     Sequence,
 )
 from pasta.importers.spool import Spool
-from pasta.importers.wire import signed
+from pasta.importers.pftrace.wire import signed
 from pasta.schema import TABLES
 from pasta.trace.frames import frame_schema
 

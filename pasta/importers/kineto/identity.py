@@ -7,9 +7,9 @@ from typing import Any
 
 from pasta.importers.base import Report, Sink
 from pasta.importers.chrome_events import to_int
-from pasta.importers.kineto_events import KinetoEvents
-from pasta.importers.kineto_names import is_rocm, vendor_of
-from pasta.importers.kineto_relate import Owner
+from pasta.importers.kineto.events import KinetoEvents
+from pasta.importers.kineto.names import is_rocm, vendor_of
+from pasta.importers.kineto.relate import Owner
 
 #: Properties of a device that become columns: column -> names that Kineto gave it over the years.
 _PROPERTIES: Mapping[str, tuple[str, ...]] = {

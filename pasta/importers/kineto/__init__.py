@@ -13,9 +13,9 @@ from typing import Any
 from pasta.importers.base import Head, Kind, Report, Sink, nothing_to_import
 from pasta.importers.chrome_events import event_stream, to_int
 from pasta.importers.ids import MADE
-from pasta.importers.kineto_events import COLUMNS, PLACED, KinetoEvents, spool_schema
-from pasta.importers.kineto_identity import write_identity
-from pasta.importers.kineto_relate import Owner, write
+from pasta.importers.kineto.events import COLUMNS, PLACED, KinetoEvents, spool_schema
+from pasta.importers.kineto.identity import write_identity
+from pasta.importers.kineto.relate import Owner, write
 from pasta.importers.packed import Source
 from pasta.importers.spool import Spool
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from pasta.importers.base import Report, Sink
-from pasta.importers.kineto_names import wait_of
-from pasta.importers.kineto_ops import (
+from pasta.importers.kineto.names import wait_of
+from pasta.importers.kineto.ops import (
     API_COLUMNS,
     OP_COLUMNS,
     RANGE_COLUMNS,

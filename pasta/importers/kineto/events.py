@@ -1,7 +1,7 @@
 """Kineto's events, batch by batch, as rows to be completed later.
 
 Each category has one method that turns the events of a batch into columns of its table. Columns that start with ``_``
-are for ``kineto_relate``, which knows the whole file: which operator ran, which call launched a kernel, whose it was.
+are for ``relate``, which knows the whole file: which operator ran, which call launched a kernel, whose it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pasta.importers.base import Schema
 from pasta.importers.chrome_events import Event, to_ns
 from pasta.importers.event_group import EventGroup, as_ids, without
 from pasta.importers.ids import Ids
-from pasta.importers.kineto_names import (
+from pasta.importers.kineto.names import (
     api_of,
     collective_kind,
     copy_kinds,
