@@ -15,7 +15,7 @@ from pasta.importers.packed import Source
 from pasta.importers.pftrace.packets import Packets, Slice
 from pasta.importers.pftrace.rows import SliceRows, schemas
 from pasta.importers.spool import Spool
-from pasta.importers.pftrace.wire import WireError, fields, varint
+from pasta.importers.wire import WireError, fields, varint
 
 #: Slices with Kineto's categories that become columns at a time.
 _BATCH = 8192

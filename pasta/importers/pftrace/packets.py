@@ -14,7 +14,7 @@ from typing import Any
 from pasta.errors import PastaError
 from pasta.importers.packed import FREE_UNPACKED_BYTES, MAX_RATIO, Source
 from pasta.importers.pftrace.sequence import CATEGORIES, EVENT_NAMES, Clocks, Message, Sequence
-from pasta.importers.pftrace.wire import WireError, fields, signed, varint
+from pasta.importers.wire import WireError, fields, signed, varint
 
 #: A packet longer than this is taken for damage.
 _MAX_PACKET = 64 << 20

@@ -28,7 +28,7 @@ from pasta.importers.pftrace.sequence import (
     Sequence,
 )
 from pasta.importers.spool import Spool
-from pasta.importers.pftrace.wire import signed
+from pasta.importers.wire import signed
 from pasta.schema import TABLES
 from pasta.trace.frames import frame_schema
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from pasta.importers.pftrace.wire import double, fields, signed, text, varint
+from pasta.importers.wire import double, fields, signed, text, varint
 
 #: Number of CLOCK_REALTIME and of CLOCK_BOOTTIME, the clock of a trace unless it says otherwise.
 _REALTIME, _BOOTTIME = 1, 6
