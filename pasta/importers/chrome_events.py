@@ -108,7 +108,7 @@ def to_int(value: Any) -> int | None:
         return int(value) if value.is_integer() and abs(value) < 2.0**63 else None
     if not isinstance(value, str):
         return None
-    text = value.rpartition(" ")[2]
+    text = value.removeprefix("stream ")
     try:
         return int(text, 16) if text.startswith(("0x", "0X")) else int(text)
     except ValueError:

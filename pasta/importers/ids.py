@@ -35,14 +35,20 @@ class Ids:
         except TypeError:  # a list or an object
             return None
 
+    def named(self, name: str) -> int | None:
+        """Return the number made for ``name``, whatever it looks like; null when too many were made."""
+        key = (name,)
+        if key not in self._known:
+            if len(self._known) >= _MOST:
+                return None
+            self._known[key] = made = MADE + len(self.names)
+            self.names[made] = name
+        return self._known[key]
+
     def _new(self, raw: Any) -> int | None:
         number = to_int(raw)
         if number == -1 or raw is None or raw == "":
             return None
         if number is not None and 0 <= number < MADE:
             return number
-        if len(self._known) >= _MOST:
-            return None
-        made = MADE + len(self.names)
-        self.names[made] = str(raw)
-        return made
+        return self.named(str(raw))

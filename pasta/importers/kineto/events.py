@@ -344,7 +344,9 @@ class KinetoEvents:
         except KeyError:
             stream = self._stream_ids(raw)
             if stream is not None and self._stream_owner.setdefault(stream, key) != key:
-                stream = self._stream_ids(f"{raw} of device {device}" + ("" if rank is None else f", rank {rank}"))
+                stream = self._stream_ids.named(
+                    f"{raw} of device {device}" + ("" if rank is None else f", rank {rank}")
+                )
             if len(self.streams) < _MOST_STREAMS:
                 self.streams[key] = stream, self.contexts(context)
             return stream, self.contexts(context)

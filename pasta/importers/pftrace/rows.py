@@ -190,7 +190,7 @@ class SliceRows:
         name = args.get("stream_name")
         if stream is not None and self._stream_device.setdefault((pid, stream), device) != device:
             name = f"{raw} of device {device}"
-            stream = self._stream_ids(name)
+            stream = self._stream_ids.named(name)
         if stream is not None and len(self.streams) < _MOST_STREAMS:
             self.streams.setdefault((pid, stream), (device, name))
         return stream
