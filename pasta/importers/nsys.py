@@ -47,10 +47,9 @@ class NsysImporter:
     def sniff(self, head: Head) -> bool:
         """Return whether the database has tables that only this exporter writes."""
         names = head.tables.keys()
-        marked = names & {*EVENT_TABLES, "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SESSION_START_TIME"}
-        return bool(marked) and (
-            "StringIds" in names or any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in marked)
-        )
+        described = {"META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SESSION_START_TIME"} & names
+        events = any("start" in head.tables.get(name, ()) for name in EVENT_TABLES)
+        return events or (bool(described) and "StringIds" in names)
 
     def read(self, sources: Sequence[Source], sink: Sink, report: Report) -> None:
         """Import every file; ``PastaError`` when none has an event with a place."""

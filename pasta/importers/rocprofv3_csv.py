@@ -68,13 +68,12 @@ class RocprofCsvImporter:
 
     def sniff(self, head: Head) -> bool:
         """Return whether the first line is the header of one of rocprofv3's forms."""
-        line = head.start.partition(b"\n")[0].decode("utf-8", "replace")
-        return _form(next(csv.reader([line]), [])) is not None
+        return _form(head.start) is not None
 
     def read(self, sources: Sequence[Source], sink: Sink, report: Report) -> None:
         """Import the files of all runs."""
         runs = _Runs(sink, report)
-        files = [(form, source) for source in sources if (form := _form_of(source)) is not None]
+        files = [(form, source) for source in sources if (form := _form(source.head())) is not None]
         for form in _FORMS:
             for source in (source for own, source in files if own == form):
                 runs.read(form, source)
@@ -235,13 +234,11 @@ class _Runs:
         return pid
 
 
-def _form(header: Sequence[str]) -> str | None:
-    names = {name.strip().lower() for name in header}
+def _form(start: bytes) -> str | None:
+    """Return the form of a file that begins with ``start``; names of columns have no commas in them."""
+    line = start.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    names = {name.strip().strip('"').lower() for name in line.split(",")}
     return next((form for form, columns in _FORMS.items() if columns <= names), None)
-
-
-def _form_of(source: Source) -> str | None:
-    return _form(next(csv.reader([source.head().partition(b"\n")[0].decode("utf-8", "replace")]), []))
 
 
 def _run_of(source: Source) -> str:
