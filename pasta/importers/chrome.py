@@ -68,7 +68,7 @@ class Chrome:
         first = where["start_ns"].min()
         assert isinstance(first, int)
         _write(spool, sink, first, _parents(where))
-        slices.write_names(sink)
+        slices.write_identity(sink, where["pid"].unique().sort().to_list())
 
 
 def _parents(where: pl.DataFrame) -> pl.Series:
@@ -129,12 +129,12 @@ class _Slices:
         self._begun.clear()
         self._waiting = 0
 
-    def write_names(self, sink: Sink) -> None:
+    def write_identity(self, sink: Sink, pids: Sequence[int]) -> None:
         """Write processes and threads with the names that metadata events gave them."""
-        processes = {self._processes(raw) or 0: name for raw, name in self._process_names.items()}
+        names = {self._processes(raw) or 0: name for raw, name in self._process_names.items()}
         rows = sink.table("process", "pid", "command", "backends")
-        for pid, name in processes.items():
-            rows.add(pid, name, "chrome (imported)")
+        for pid in dict.fromkeys([*pids, *names]):
+            rows.add(pid, names.get(pid, self._processes.names.get(pid)), "chrome (imported)")
         rows.flush()
         rows = sink.table("thread", "pid", "thread_id", "name")
         for (pid, thread), name in self._thread_names.items():
