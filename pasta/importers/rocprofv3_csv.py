@@ -33,6 +33,7 @@ from pasta.importers.rocm_rows import Dispatch, RocmRows, Where
 #: Columns that tell the forms apart; forms are read in this order, what explains others first.
 _FORMS: Mapping[str, frozenset[str]] = {
     "agent": frozenset({"node_id", "agent_type"}),
+    "marker": frozenset({"domain", "function", "start_timestamp"}),
     "call": frozenset({"domain", "function", "start_timestamp"}),
     "counter": frozenset({"dispatch_id", "counter_name", "counter_value"}),
     "kernel": frozenset({"kernel_name", "dispatch_id", "start_timestamp"}),
@@ -77,7 +78,7 @@ class RocprofCsvImporter:
         for form in _FORMS:
             for source in (source for own, source in files if own == form):
                 runs.read(form, source)
-            if form == "call":
+            if form == "marker":
                 runs.rows.place_markers()
         if not runs.placed:
             held = ", ".join(sorted({_UNPLACED.get(form, form) for form, _ in files}))
@@ -105,13 +106,14 @@ class _Runs:
         run = _run_of(source)
         read: Callable[[str, Row], None] | None = {
             "agent": self._agent,
+            "marker": self._call,
             "call": self._call,
             "kernel": self._kernel,
             "copy": self._copy,
             "allocation": self._allocation,
         }.get(form)
         rows = 0
-        for row in _rows(source, self._report):
+        for row in _rows(source, _FORMS[form], self._report):
             rows += 1
             if form == "counter":
                 self._process(run, row)
@@ -236,9 +238,13 @@ class _Runs:
 
 def _form(start: bytes) -> str | None:
     """Return the form of a file that begins with ``start``; names of columns have no commas in them."""
-    line = start.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    header, _, rest = start.partition(b"\n")
+    line = header.decode("utf-8-sig", "replace")
     names = {name.strip().strip('"').lower() for name in line.split(",")}
-    return next((form for form, columns in _FORMS.items() if columns <= names), None)
+    form = next((form for form, columns in _FORMS.items() if columns <= names), None)
+    if form == "marker" and b"MARKER_" not in rest.partition(b"\n")[0]:
+        return "call"
+    return form
 
 
 def _run_of(source: Source) -> str:
@@ -246,12 +252,14 @@ def _run_of(source: Source) -> str:
     return f"{source.path.parent}/{found[1] if found else source.path.stem}"
 
 
-def _rows(source: Source, report: Report) -> Iterator[Row]:
-    """Yield the rows of a file by the lower-case names of their columns."""
+def _rows(source: Source, columns: frozenset[str], report: Report) -> Iterator[Row]:
+    """Yield the rows of a file by the lower-case names of their columns, which ``columns`` must be among."""
     previous = csv.field_size_limit(_MAX_LINE)
     try:
         reader = csv.reader(_lines(source))
         names = [name.strip().lower() for name in next(reader, [])]
+        if not columns <= set(names):
+            raise PastaError(f"{source.path} is damaged: its first line is no header", "record or fetch the file again")
         for values in reader:
             if len(values) == len(names):
                 yield dict(zip(names, values, strict=True))
