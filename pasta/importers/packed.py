@@ -178,7 +178,9 @@ def connect(path: Path) -> sqlite3.Connection:
                         f"wait until it is done, or import a copy made with: sqlite3 {path.name} '.backup COPY'",
                     )
     mode = "mode=ro&immutable=1" if wal_mode else "mode=ro"
-    return sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=2.0)
+    database = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=2.0)
+    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return database
 
 
 def columns(database: sqlite3.Connection, table: str) -> frozenset[str]:

@@ -131,7 +131,6 @@ def opened(source: Source) -> Iterator[Database]:
     except sqlite3.Error as error:
         raise database_error(source.path, error) from error
     with closing(connection):
-        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         yield _checked(source, connection)
 
 
