@@ -199,8 +199,13 @@ ThreadState* this_thread() {
   return thread;
 }
 
-bool ensure_session() {
+bool wants_recording() {
   std::call_once(g_once, create_once);
+  return current_state() != nullptr;
+}
+
+bool ensure_session() {
+  if (!wants_recording()) return false;
   State* state = current_state();
   if (state == nullptr) return false;
   if (state->started.load(std::memory_order_acquire)) return recording();
@@ -298,11 +303,11 @@ void change_gate(uint32_t set, uint32_t clear) {
 }
 
 void collection_start() {
-  if (State* state = current_state()) state->gate.profiler_start();
+  if (wants_recording()) current_state()->gate.profiler_start();
 }
 
 void collection_stop() {
-  if (State* state = current_state()) state->gate.profiler_stop();
+  if (wants_recording()) current_state()->gate.profiler_stop();
 }
 
 void register_backend(const Backend& backend) {

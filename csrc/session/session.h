@@ -117,6 +117,8 @@ void register_backend(const Backend& backend);
 // Starts the session when the environment asks for one (idempotent, cheap). Doors call it first.
 // Returns recording().
 bool ensure_session();
+// True when the environment asks for one. Starts nothing: for doors that open before any device is used.
+bool wants_recording();
 
 // Harvests all backends and writes everything to disk; at most `timeout_ns`.
 void flush(int64_t timeout_ns);

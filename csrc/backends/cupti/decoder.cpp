@@ -43,30 +43,30 @@ void Decoder::decode(const FilledBuffer& buffer, ClockOffset clock) {
 void Decoder::decode(const CUpti_Activity& record, ClockOffset clock) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: decode_kernel(as<CUpti_ActivityKernel13>(record), clock); break;
-    case CUPTI_ACTIVITY_KIND_MEMCPY: emit(to_memcpy(as<CUpti_ActivityMemcpy7>(record), clock)); break;
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: decode_kernel(as<CUpti_ActivityKernel9>(record), clock); break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY: emit(to_memcpy(as<CUpti_ActivityMemcpy5>(record), clock)); break;
     case CUPTI_ACTIVITY_KIND_MEMCPY2: emit(to_memcpy(as<CUpti_ActivityMemcpyPtoP4>(record), clock)); break;
-    case CUPTI_ACTIVITY_KIND_MEMSET: emit(to_memset(as<CUpti_ActivityMemset5>(record), clock)); break;
-    case CUPTI_ACTIVITY_KIND_MEMORY2: decode_alloc(as<CUpti_ActivityMemory4>(record), clock); break;
+    case CUPTI_ACTIVITY_KIND_MEMSET: emit(to_memset(as<CUpti_ActivityMemset4>(record), clock)); break;
+    case CUPTI_ACTIVITY_KIND_MEMORY2: decode_alloc(as<CUpti_ActivityMemory3>(record), clock); break;
     case CUPTI_ACTIVITY_KIND_RUNTIME:
     case CUPTI_ACTIVITY_KIND_DRIVER: decode_api(as<CUpti_ActivityAPI>(record), clock); break;
-    case CUPTI_ACTIVITY_KIND_DEVICE: decode_device(as<CUpti_ActivityDevice6>(record)); break;
+    case CUPTI_ACTIVITY_KIND_DEVICE: decode_device(as<CUpti_ActivityDevice4>(record)); break;
     case CUPTI_ACTIVITY_KIND_STREAM: emit(to_stream(as<CUpti_ActivityStream>(record))); break;
     case CUPTI_ACTIVITY_KIND_CONTEXT: {
-      const ContextRecord row = to_context(as<CUpti_ActivityContext4>(record));
+      const ContextRecord row = to_context(as<CUpti_ActivityContext>(record));
       context_devices_[row.context_id] = row.device_id;
       emit(row);
       break;
     }
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
-      SyncRecord row = to_sync(as<CUpti_ActivitySynchronization2>(record), clock);
+      SyncRecord row = to_sync(as<CUpti_ActivitySynchronization>(record), clock);
       const auto device = context_devices_.find(row.context_id);
       if (device != context_devices_.end()) row.device_id = device->second;
       emit(row);
       break;
     }
     case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER: {
-      const auto& counter = as<CUpti_ActivityUnifiedMemoryCounter3>(record);
+      const auto& counter = as<CUpti_ActivityUnifiedMemoryCounter2>(record);
       UvmRecord row = to_uvm(counter, clock);
       if (const std::string_view cause = uvm_cause(counter); !cause.empty()) row.cause = intern(cause);
       emit(row);
@@ -89,7 +89,7 @@ const Decoder::KernelName& Decoder::kernel_name(const char* name) {
   return known;
 }
 
-void Decoder::decode_kernel(const CUpti_ActivityKernel13& record, ClockOffset clock) {
+void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock) {
   const KernelName& name = kernel_name(record.name);
   // The gate closed the activity kinds when it closed: what comes here was launched while it was open.
   if (!select_launch(name.readable)) return;
@@ -110,7 +110,7 @@ void Decoder::decode_kernel(const CUpti_ActivityKernel13& record, ClockOffset cl
   emit(collective);
 }
 
-void Decoder::decode_alloc(const CUpti_ActivityMemory4& record, ClockOffset clock) {
+void Decoder::decode_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock) {
   AllocRecord row = to_alloc(record, clock);
   if (row.action == AllocAction::alloc) {
     row.object_id = next_id();
@@ -166,7 +166,7 @@ void Decoder::note_thread(int32_t thread_id) {
   emit(row);
 }
 
-void Decoder::decode_device(const CUpti_ActivityDevice6& record) {
+void Decoder::decode_device(const CUpti_ActivityDevice4& record) {
   DeviceRecord row = to_device(record);
   row.vendor = intern("NVIDIA");
   if (record.name != nullptr) row.name = intern(record.name);

@@ -36,10 +36,10 @@ class Decoder {
   };
 
   void decode(const CUpti_Activity& record, ClockOffset clock);
-  void decode_kernel(const CUpti_ActivityKernel13& record, ClockOffset clock);
-  void decode_alloc(const CUpti_ActivityMemory4& record, ClockOffset clock);
+  void decode_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock);
+  void decode_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock);
   void decode_api(const CUpti_ActivityAPI& record, ClockOffset clock);
-  void decode_device(const CUpti_ActivityDevice6& record);
+  void decode_device(const CUpti_ActivityDevice4& record);
   const KernelName& kernel_name(const char* name);
   const Call& call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id);
   void note_thread(int32_t thread_id);

@@ -95,7 +95,7 @@ MemoryKind to_memory_kind(uint32_t kind) {
   }
 }
 
-KernelRecord to_kernel(const CUpti_ActivityKernel13& record, ClockOffset clock) {
+KernelRecord to_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock) {
   KernelRecord row;
   place(row, record, clock);
   row.queued_ns = clock.place(record.queued);
@@ -118,7 +118,7 @@ KernelRecord to_kernel(const CUpti_ActivityKernel13& record, ClockOffset clock) 
   return row;
 }
 
-MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy7& record, ClockOffset clock) {
+MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, ClockOffset clock) {
   MemcpyRecord row = copy(record, clock);
   const bool to_device = row.kind == MemcpyKind::h2d || row.kind == MemcpyKind::d2d;
   const bool from_device = row.kind == MemcpyKind::d2h || row.kind == MemcpyKind::d2d;
@@ -134,7 +134,7 @@ MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, ClockOffset cloc
   return row;
 }
 
-MemsetRecord to_memset(const CUpti_ActivityMemset5& record, ClockOffset clock) {
+MemsetRecord to_memset(const CUpti_ActivityMemset4& record, ClockOffset clock) {
   MemsetRecord row;
   place(row, record, clock);
   row.bytes = static_cast<int64_t>(record.bytes);
@@ -143,7 +143,7 @@ MemsetRecord to_memset(const CUpti_ActivityMemset5& record, ClockOffset clock) {
   return row;
 }
 
-SyncRecord to_sync(const CUpti_ActivitySynchronization2& record, ClockOffset clock) {
+SyncRecord to_sync(const CUpti_ActivitySynchronization& record, ClockOffset clock) {
   SyncRecord row;
   row.start_ns = clock.place(record.start);
   row.end_ns = clock.place(record.end);
@@ -154,7 +154,7 @@ SyncRecord to_sync(const CUpti_ActivitySynchronization2& record, ClockOffset clo
   return row;
 }
 
-AllocRecord to_alloc(const CUpti_ActivityMemory4& record, ClockOffset clock) {
+AllocRecord to_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock) {
   AllocRecord row;
   row.start_ns = clock.place(record.timestamp);
   row.device_id = id(record.deviceId);
@@ -170,7 +170,7 @@ AllocRecord to_alloc(const CUpti_ActivityMemory4& record, ClockOffset clock) {
   return row;
 }
 
-UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter3& record, ClockOffset clock) {
+UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter2& record, ClockOffset clock) {
   UvmRecord row;
   row.start_ns = clock.place(record.start);
   row.end_ns = clock.place(record.end);
@@ -198,7 +198,7 @@ UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter3& record, ClockOffset 
   return row;
 }
 
-std::string_view uvm_cause(const CUpti_ActivityUnifiedMemoryCounter3& record) {
+std::string_view uvm_cause(const CUpti_ActivityUnifiedMemoryCounter2& record) {
   switch (to_uvm_kind(record.counterKind)) {
     case UvmKind::migrate_h2d:
     case UvmKind::migrate_d2h:
@@ -243,7 +243,7 @@ ApiRecord to_api(const CUpti_ActivityAPI& record, ClockOffset clock) {
   return row;
 }
 
-DeviceRecord to_device(const CUpti_ActivityDevice6& record) {
+DeviceRecord to_device(const CUpti_ActivityDevice4& record) {
   DeviceRecord row;
   row.device_id = id(record.id);
   row.kind = DeviceKind::gpu;
@@ -257,7 +257,7 @@ DeviceRecord to_device(const CUpti_ActivityDevice6& record) {
   return row;
 }
 
-ContextRecord to_context(const CUpti_ActivityContext4& record) {
+ContextRecord to_context(const CUpti_ActivityContext& record) {
   ContextRecord row;
   row.context_id = id(record.contextId);
   row.device_id = id(record.deviceId);

@@ -1,8 +1,7 @@
 // CUPTI activity records to rows of the schema: pure functions, testable without a GPU.
 //
-// The structs are those of the newest headers. CUPTI grows them at their end, so that an older library's
-// record is a prefix; only fields that CUDA 12.0's library has are read (CUpti_ActivityKernel9, Memcpy5,
-// MemcpyPtoP4, Memset4, Memory3, UnifiedMemoryCounter2, Synchronization, Device4).
+// The structs are those of CUDA 12.0. CUPTI grows them at their end under new names, so that a newer library's
+// record begins with one of these, and they build against the headers of any version since.
 #pragma once
 
 #include <cupti.h>
@@ -24,21 +23,21 @@ struct ClockOffset {
 };
 
 // The text columns (name, mangled) are left to the caller: they need the session's string table.
-KernelRecord to_kernel(const CUpti_ActivityKernel13& record, ClockOffset clock);
-MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy7& record, ClockOffset clock);
+KernelRecord to_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock);
+MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, ClockOffset clock);
 MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, ClockOffset clock);
-MemsetRecord to_memset(const CUpti_ActivityMemset5& record, ClockOffset clock);
-SyncRecord to_sync(const CUpti_ActivitySynchronization2& record, ClockOffset clock);
-AllocRecord to_alloc(const CUpti_ActivityMemory4& record, ClockOffset clock);
-UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter3& record, ClockOffset clock);
+MemsetRecord to_memset(const CUpti_ActivityMemset4& record, ClockOffset clock);
+SyncRecord to_sync(const CUpti_ActivitySynchronization& record, ClockOffset clock);
+AllocRecord to_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock);
+UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter2& record, ClockOffset clock);
 ApiRecord to_api(const CUpti_ActivityAPI& record, ClockOffset clock);
-DeviceRecord to_device(const CUpti_ActivityDevice6& record);
-ContextRecord to_context(const CUpti_ActivityContext4& record);
+DeviceRecord to_device(const CUpti_ActivityDevice4& record);
+ContextRecord to_context(const CUpti_ActivityContext& record);
 StreamRecord to_stream(const CUpti_ActivityStream& record);
 
 MemoryKind to_memory_kind(uint32_t kind);
 // Why pages moved or were mapped; empty where the record does not tell.
-std::string_view uvm_cause(const CUpti_ActivityUnifiedMemoryCounter3& record);
+std::string_view uvm_cause(const CUpti_ActivityUnifiedMemoryCounter2& record);
 // "all_reduce" for "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)"; empty for a kernel that is no collective.
 std::string_view collective_kind(std::string_view kernel_name);
 // "GPU-01234567-89ab-..." as nvidia-smi prints it.
