@@ -136,13 +136,10 @@ class Source:
         """Return the tables and views with their columns when ``head`` is that of a SQLite database, else nothing."""
         if not head.startswith(_SQLITE):
             return {}
-        try:
-            with closing(connect(self.plain)) as database:
-                query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-                names = [row[0] for row in database.execute(query)]
-                return {name: columns(database, name) for name in names}
-        except sqlite3.Error as error:
-            raise database_error(self.path, error) from error
+        with database_errors(self.path), closing(connect(self.plain)) as database:
+            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            names = [row[0] for row in database.execute(query)]
+            return {name: columns(database, name) for name in names}
 
     def digest(self) -> str:
         """Return the SHA-256 of the file as it is on disk."""
@@ -192,12 +189,19 @@ def columns(database: sqlite3.Connection, table: str) -> frozenset[str]:
         return frozenset()
 
 
-def database_error(path: Path, error: sqlite3.Error) -> PastaError:
-    """Return what a user should know and do about an error of SQLite on a file of theirs."""
-    text = str(error)
-    if "locked" in text or "busy" in text:
-        message = f"{path} is being written by another program ({text})"
-        return PastaError(message, "wait until it is done, or import a copy")
-    if "malformed" in text or "not a database" in text:
-        return PastaError(f"{path} is a damaged SQLite database ({text})", "export or copy it again")
-    return PastaError(f"cannot read the database {path}: {text}")
+@contextmanager
+def database_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite on a file of the user's into what they should know and do about it."""
+    try:
+        yield
+    except UnicodeDecodeError as error:  # SQLite quotes damaged names in its messages
+        raise PastaError(f"{path} is a damaged SQLite database", "export or copy it again") from error
+    except sqlite3.Error as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            message = f"{path} is being written by another program ({text})"
+            raise PastaError(message, "wait until it is done, or import a copy") from error
+        if "malformed" in text or "not a database" in text:
+            message = f"{path} is a damaged SQLite database ({text})"
+            raise PastaError(message, "export or copy it again") from error
+        raise PastaError(f"cannot read the database {path}: {text}") from error

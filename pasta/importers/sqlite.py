@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from pasta.importers.packed import Source, connect, database_error
+from pasta.importers.packed import Source, connect, database_errors
 
 #: Rows fetched at a time.
 FETCH_ROWS = 8192
@@ -35,12 +35,9 @@ class Database:
 
     def rows(self, query: str, parameters: Iterable[Any] = ()) -> Iterator[Row]:
         """Yield the rows of ``query``; errors of SQLite become ``PastaError``."""
-        try:
-            with closing(self._connection.execute(query, tuple(parameters))) as cursor:
-                while batch := cursor.fetchmany(FETCH_ROWS):
-                    yield from batch
-        except sqlite3.Error as error:
-            raise database_error(self.source.path, error) from error
+        with database_errors(self.source.path), closing(self._connection.execute(query, tuple(parameters))) as cursor:
+            while batch := cursor.fetchmany(FETCH_ROWS):
+                yield from batch
 
     def value(self, query: str, parameters: Iterable[Any] = ()) -> Any:
         """Return the first column of the first row, or None when there is no row."""
@@ -54,10 +51,8 @@ class Database:
         return TempTable(lambda rows: self._temporary(lambda: self._connection.executemany(insert, rows)))
 
     def _temporary(self, action: Callable[[], object]) -> None:
-        try:
+        with database_errors(self.source.path):
             action()
-        except sqlite3.Error as error:
-            raise database_error(self.source.path, error) from error
 
     def has(self, table: str, *columns: str) -> bool:
         """Return whether ``table`` is there with all of ``columns``."""
@@ -126,19 +121,10 @@ def quote(name: str) -> str:
 @contextmanager
 def opened(source: Source) -> Iterator[Database]:
     """The database ``source``, unpacked where needed, open for reading only; ``PastaError`` when that is impossible."""
-    try:
+    with database_errors(source.path):
         connection = connect(source.plain)
-    except sqlite3.Error as error:
-        raise database_error(source.path, error) from error
     with closing(connection):
-        yield _checked(source, connection)
-
-
-def _checked(source: Source, connection: sqlite3.Connection) -> Database:
-    try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA cell_size_check = ON")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error as error:
-        raise database_error(source.path, error) from error
-    return Database(source, connection)
+        with database_errors(source.path):
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+        yield Database(source, connection)

@@ -463,20 +463,23 @@ def test_calls_and_kernels_round_trip(tmp_path: Path, launches: list[tuple[int, 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_column_has_to_be_there_or_to_hold_what_it_should(tmp_path: Path, data: st.DataObject) -> None:
-    path = tmp_path / "odd.sqlite"
-    path.unlink(missing_ok=True)
     full = NsysExport(":memory:")  # type: ignore[arg-type]
     full.call("cudaLaunchKernel", 1, 2, correlation=1)
     full.kernel("axpy", 3, 4, correlation=1)
     full.copy(11, 4, 3, 4)
     full.nvtx("aten::mm, op_id = 1", 0, 9)
-    odd = NsysExport(path)
+    drawn: list[tuple[str, dict[str, Any]]] = []
     for table, columns in full.tables.items():
         kept = [name for name in columns if name in ("start", "id", "value", "eventType") or data.draw(st.booleans())]
         rows = data.draw(st.lists(st.tuples(*(st.one_of(_WHOLE, _ODD) for _ in kept)), min_size=1, max_size=3))
         for number, values in enumerate(rows):
             row: dict[str, Any] = dict(zip(kept, values, strict=True))
-            odd.add(table, row | ({"id": number} if "id" in row else {}))
+            drawn.append((table, row | ({"id": number} if "id" in row else {})))
+    path = tmp_path / "odd.sqlite"
+    path.unlink(missing_ok=True)
+    odd = NsysExport(path)
+    for table, row in drawn:
+        odd.add(table, row)
     with contextlib.suppress(PastaError):
         imported(odd.done())
 
