@@ -12,8 +12,6 @@ import polars as pl
 from pasta.tools.result import ResultColumn, ResultTable
 from pasta.tools.units import SCALES, grouped, scale_of
 
-#: Endings of column names that only repeat the unit, left out of headings.
-_UNIT_ENDINGS = ("_ns", "_bytes", "_pct")
 _UNKNOWN = "-"
 _BAR_CELLS = 16
 _EIGHTHS = "▏▎▍▌▋▊▉█"
@@ -62,7 +60,7 @@ def clean(text: str) -> str:
 
 
 def _format(column: ResultColumn, dtype: pl.DataType, values: list[Any], scale: tuple[float, str] | None) -> Cells:
-    title = clean(column.title) or _without_unit(column.name)
+    title = clean(column.heading)
     if isinstance(dtype, pl.List | pl.Array):
         return Cells(title, [_series(value) for value in values], right=False)
     if not dtype.is_numeric():
@@ -98,12 +96,6 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return clean(str(value))
-
-
-def _without_unit(name: str) -> str:
-    for ending in _UNIT_ENDINGS:
-        name = name.removesuffix(ending)
-    return name.replace("_", " ")
 
 
 def _ascii(cells: Cells) -> Cells:

@@ -96,13 +96,35 @@ def _cut_column(column: Cells, width: int, unicode: bool) -> Cells:
     if column.right:
         texts = [text if cell_len(text) <= width else "#" * width for text in column.texts]
         return Cells(cut_middle(column.heading, width, unicode), texts, right=True)
-    distinct = set(column.texts)
-    texts = column.texts
+    return Cells(cut_middle(column.heading, width, unicode), _cut_names(column.texts, width, unicode), right=False)
+
+
+def _cut_names(names: Sequence[str], width: int, unicode: bool) -> list[str]:
+    """Cut the names of a column so that those that differ still do, where the width allows it."""
+    distinct = list(dict.fromkeys(names))
     for share in _HEAD_SHARES:
-        texts = [cut_middle(text, width, unicode, share) for text in column.texts]
-        if len(set(texts)) == len(distinct):
+        cut = {name: cut_middle(name, width, unicode, share) for name in distinct}
+        if len(set(cut.values())) == len(distinct):
             break
-    return Cells(cut_middle(column.heading, width, unicode), texts, right=False)
+    else:
+        cut = {name: cut_middle(name, width, unicode) for name in distinct}
+        groups: dict[str, list[str]] = {}
+        for name, text in cut.items():
+            groups.setdefault(text, []).append(name)
+        for group in groups.values():
+            if len(group) > 1:
+                first, last = min(group), max(group)  # what these two share, all share
+                differs = next((i for i, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), 0)
+                cut.update({name: _cut_around(name, differs, width, unicode) for name in group})
+    return [cut[name] for name in names]
+
+
+def _cut_around(name: str, position: int, width: int, unicode: bool) -> str:
+    """Shorten ``name`` to its beginning and what stands from ``position`` on, where it begins to differ."""
+    mark = "…" if unicode else ".."
+    head = _prefix(name, width // 4)
+    tail = name[max(position - width // 8, len(head)) :]
+    return f"{head}{mark}{_prefix(tail, width - cell_len(head) - len(mark))}"
 
 
 def _line(texts: Sequence[str], columns: Sequence[Cells], widths: Sequence[int]) -> str:

@@ -34,6 +34,14 @@ class ResultColumn:
     bar: bool = False
     family: str = ""
 
+    @property
+    def heading(self) -> str:
+        """What people read above the column, without its unit."""
+        if self.title:
+            return self.title
+        ending = {"ns": "_ns", "bytes": "_bytes"}.get(self.unit, "")
+        return self.name.removesuffix(ending).replace("_", " ")
+
 
 @dataclass(frozen=True)
 class Samples:

@@ -6,7 +6,7 @@ that recurs unchanged. What is not found is not guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,6 @@ import numpy.typing as npt
 import polars as pl
 
 from pasta.tools.base import TraceView
-from pasta.tools.intervals import Intervals
 from pasta.tools.optree import OpTree
 
 _FEWEST = 3
@@ -32,6 +31,8 @@ _SPANNED = 0.5
 _SHORTEST_SEQUENCE = 2
 _MOST_ANCHORS = 64
 
+_MOST_SAMPLED = 500
+
 #: Leading steps that take this many times the median of the others, at most a quarter of all, are warm-up.
 _WARM_UP = 2.0
 _MOST_WARM_UP = 4
@@ -41,14 +42,19 @@ _MOST_WARM_UP = 4
 class Steps:
     """Steps of each process, disjoint: ``frame`` has ``pid``, ``start_ns``, ``end_ns``; ``how`` they were found.
 
-    ``noun`` is what to call one: a sequence of kernels repeats, but it may be a layer as well as a step of training.
+    ``on_host``: their times are those of the host, which runs ahead of the device; else they are times of kernels.
     ``warm_up`` has the leading steps that took far longer; they are not among the steps.
     """
 
     frame: pl.DataFrame
     how: str
-    noun: str
+    on_host: bool
     warm_up: pl.DataFrame
+
+    @property
+    def noun(self) -> str:
+        """What to call one: a sequence of kernels repeats, but it may be a layer as well as a step of training."""
+        return "step" if self.on_host else "repeat"
 
     def __len__(self) -> int:
         return self.frame.height
@@ -62,14 +68,32 @@ class Steps:
         """Return the steps of these processes."""
         return self.frame.filter(pl.col("pid").is_in(list(pids)))
 
+    def number(self, events: pl.DataFrame) -> npt.NDArray[np.int64]:
+        """Return for each row of ``events`` (``pid``, ``start_ns``) the step in which it begins; -1 outside of all."""
+        found = np.full(events.height, -1, dtype=np.int64)
+        pids, times = events["pid"].to_numpy(), events["start_ns"].to_numpy()
+        for (pid,), steps in self.frame.with_row_index("row").partition_by("pid", as_dict=True).items():
+            own = np.flatnonzero(pids == pid)
+            index = np.searchsorted(steps["start_ns"].to_numpy(), times[own], side="right") - 1
+            inside = (index >= 0) & (times[own] < steps["end_ns"].to_numpy()[index])
+            found[own[inside]] = steps["row"].to_numpy()[index[inside]]
+        return found
+
     def contain(self, events: pl.DataFrame) -> npt.NDArray[np.bool_]:
-        """Return for each row of ``events`` (``pid``, ``start_ns``) whether it begins in a step of its process."""
-        inside = np.zeros(events.height, dtype=bool)
-        pids, starts = events["pid"].to_numpy(), events["start_ns"].to_numpy()
-        for (pid,), steps in self.frame.partition_by("pid", as_dict=True).items():
-            own = pids == pid
-            inside[own] = Intervals.of(steps).contains(starts[own])
-        return inside
+        """Return for each row of ``events`` whether it begins in a step of its process."""
+        return self.number(events) >= 0
+
+    def samples(self, events: pl.DataFrame, keys: Sequence[str], most: int = 50) -> pl.DataFrame:
+        """Add up ``value`` for each step and key (the ``most`` costly): what a comparison of traces tests.
+
+        ``events`` has the keys, ``value`` and ``step`` (from `number`). A step without events of a key counts as 0.
+        """
+        costly = events.lazy().group_by(keys).agg(pl.col("value").sum()).sort("value", descending=True).head(most)
+        steps = pl.LazyFrame({"step": np.arange(min(len(self), _MOST_SAMPLED))})
+        sums = events.lazy().filter(pl.col("step") >= 0).group_by(*keys, "step").agg(pl.col("value").sum())
+        every = costly.select(keys).join(steps, how="cross")
+        joined = every.join(sums, on=[*keys, "step"], how="left", nulls_equal=True)
+        return joined.select(*keys, pl.col("value").fill_null(0)).collect()
 
 
 def find_steps(trace: TraceView, tree: OpTree | None) -> Steps | None:
@@ -175,7 +199,7 @@ def _from_kernels(trace: TraceView) -> Steps | None:
     if not found:
         return None
     how = f"a sequence of {' or '.join(map(str, sorted(lengths)))} kernels that repeats (a step, or a part of one)"
-    return _steps(pl.concat(found), how, noun="repeat")
+    return _steps(pl.concat(found), how, on_host=False)
 
 
 def repeated_sequence(names: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
@@ -219,7 +243,7 @@ def _prefix_hashes(names: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.uint6
     return sums, inverses
 
 
-def _steps(frame: pl.DataFrame, how: str, noun: str = "step") -> Steps | None:
+def _steps(frame: pl.DataFrame, how: str, on_host: bool = True) -> Steps | None:
     """Order steps and set the warm-up of each process apart; None when too few are left."""
     ordered = frame.select(pl.col("pid").cast(pl.Int32), "start_ns", "end_ns").sort("pid", "start_ns")
     kept, warm_up = [ordered.clear()], [ordered.clear()]
@@ -228,7 +252,7 @@ def _steps(frame: pl.DataFrame, how: str, noun: str = "step") -> Steps | None:
         warm_up.append(process[:leading])
         kept.append(process[leading:])
     steps = pl.concat(kept)
-    return Steps(steps, how, noun, pl.concat(warm_up)) if steps.height >= _FEWEST else None
+    return Steps(steps, how, on_host, pl.concat(warm_up)) if steps.height >= _FEWEST else None
 
 
 def _warm_up(lengths: npt.NDArray[np.int64]) -> int:

@@ -41,9 +41,9 @@ class Workload(Tool):
         splits = timesplit.split(trace, steps)
         tables = [*_where(splits, steps), *_kernels(trace, splits, steps, options.top)]
         if tree is not None:
-            work = device_work(trace, tree)
-            inside = steps.contain(tree.frame) if steps else None
-            tables += _operators(tree, work, inside, steps, options.top)
+            # Times of kernels do not tell which operators belong to a step: the host had run them before.
+            on_host = steps if steps and steps.on_host else None
+            tables += _operators(tree, device_work(trace, tree), on_host, options.top)
         tables += _memory(trace)
         found = insights.find(trace, splits, steps)
         return Result(self.name, tables, found, _header(trace, splits, steps))
@@ -132,8 +132,12 @@ def _kernels(trace: TraceView, splits: Sequence[DeviceSplit], steps: Steps | Non
     name = pl.col("name").fill_null("(unnamed)").cast(pl.Categorical).alias("kernel")
     time = (pl.col("end_ns") - pl.col("start_ns")).alias("time_ns")
     kernels = trace.table("kernel").select("pid", "op_id", "start_ns", name, time).collect()
+    samples = None
     if steps:
-        kernels = kernels.filter(pl.Series(steps.contain(kernels.with_columns(pl.col("start_ns").fill_null(-1)))))
+        kernels = kernels.drop_nulls("start_ns")
+        kernels = kernels.with_columns(pl.Series("step", steps.number(kernels))).filter(pl.col("step") >= 0)
+        sampled = steps.samples(kernels.rename({"time_ns": "value"}), ["kernel"])
+        samples = Samples("time_ns", sampled.with_columns(pl.col("kernel").cast(pl.String)))
     wall = timesplit.wall_total(splits)
     frame = (
         kernels.lazy()
@@ -161,7 +165,7 @@ def _kernels(trace: TraceView, splits: Sequence[DeviceSplit], steps: Steps | Non
         ResultColumn("module"),
     )
     kept = tuple(c for c in columns if c.name not in ("op", "module") or frame[c.name].null_count() < frame.height)
-    return [ResultTable("kernels", frame, kept, title="Kernels", top=top)]
+    return [ResultTable("kernels", frame, kept, title="Kernels", top=top, samples=samples)]
 
 
 def _origins(trace: TraceView, kernels: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
@@ -183,14 +187,9 @@ def _origins(trace: TraceView, kernels: pl.DataFrame, wanted: pl.Series) -> pl.D
     )
 
 
-def _operators(
-    tree: OpTree,
-    work: DeviceWork,
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
-    steps: Steps | None,
-    top: int,
-) -> list[ResultTable]:
+def _operators(tree: OpTree, work: DeviceWork, steps: Steps | None, top: int) -> list[ResultTable]:
     """Return the operators, and the phases of training where there are any."""
+    inside = steps.contain(tree.frame) if steps else None
     count, each = _each(steps)
 
     def per_step(frame: pl.DataFrame) -> pl.DataFrame:
@@ -203,12 +202,23 @@ def _operators(
         ResultColumn("host_self_ns", "ns", f"host{each}", merge="sum"),
     )
     ops = per_step(times(tree, work, "op", inside))
+    samples = _operator_samples(tree, work, steps) if steps else None
     keys = (ResultColumn("op", key=True), ResultColumn("phase", key=True))
-    tables = [ResultTable("ops", ops, (*keys, *numbers), title="Operators, without what they call", top=top)]
+    tables = [
+        ResultTable("ops", ops, (*keys, *numbers), title="Operators, without what they call", top=top, samples=samples)
+    ]
     phases = per_step(times(tree, work, "phase", inside))
     if (phases["phase"] != "other").any():
         tables.append(ResultTable("phases", phases, (ResultColumn("phase", key=True), *numbers), title="Phases"))
     return tables
+
+
+def _operator_samples(tree: OpTree, work: DeviceWork, steps: Steps) -> Samples:
+    busy = work.time > 0
+    columns = {"value": work.time[busy], "step": steps.number(tree.frame)[busy]}
+    events = tree.frame.select(pl.col("name").alias("op"), "phase").filter(pl.Series(busy))
+    sampled = steps.samples(events.with_columns(pl.Series(k, v) for k, v in columns.items()), ["op", "phase"])
+    return Samples("device_self_ns", sampled.with_columns(pl.col("op", "phase").cast(pl.String)))
 
 
 def _memory(trace: TraceView) -> list[ResultTable]:
