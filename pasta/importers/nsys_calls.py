@@ -71,7 +71,7 @@ def _api(kind: int | None, name: str | None) -> str:
 def _query(db: Database) -> str:
     join, name = "", "NULL"
     if db.has(TABLE, "nameId") and db.has("StringIds", "id", "value"):
-        join, name = "LEFT JOIN StringIds s ON s.id = r.nameId", "s.value"
+        join, name = "LEFT JOIN StringIds s ON s.id = r.nameId", db.text("StringIds", "value", "s")
     columns = ", ".join(
         f"{read(TABLE, column, 'r')} AS c_{column}"
         for read, column in (

@@ -61,7 +61,7 @@ def _query(db: Database, types: str, order: str) -> str:
     text = db.text(TABLE, "text", "n")
     join = ""
     if db.has(TABLE, "textId") and db.has("StringIds", "id", "value"):
-        text = f"coalesce({text}, s.value)"
+        text = f"coalesce({text}, {db.text('StringIds', 'value', 's')})"
         join = "LEFT JOIN StringIds s ON s.id = n.textId"
     columns = ", ".join(
         f"{read(TABLE, name, 'n')} AS c_{name}"

@@ -171,7 +171,8 @@ def _threads(db: Database, sink: Sink, names: NvtxNames) -> None:
     known: dict[int, str] = {}
     if db.has("ThreadNames", "globalTid", "nameId") and db.has("StringIds", "id", "value"):
         query = (
-            "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId WHERE typeof(globalTid) = 'integer'"
+            "SELECT globalTid, CAST(value AS TEXT) FROM ThreadNames JOIN StringIds ON id = nameId"
+            " WHERE typeof(globalTid) = 'integer'"
         )
         known = dict(db.rows(query))
     known |= names.threads
