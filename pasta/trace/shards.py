@@ -207,6 +207,8 @@ class Shard:
             if position in columns or code != stored.code or not inside:
                 return False
             columns[position] = offset
+        if not columns and header.rows:  # nothing in the file vouches for that many rows
+            return False
         for row in range(0, header.rows, MAX_ROWS):
             rows = min(MAX_ROWS, header.rows - row)
             piece = {i: at + row * STORED[table.columns[i].type].dtype.itemsize for i, at in columns.items()}
