@@ -165,7 +165,7 @@ def test_strings_may_have_any_number(tmp_path: Path) -> None:
     assert shard.frame(shard.chunks)["name"].to_list() == ["a", "b", "five", None]
 
 
-#: Small, so that every byte can be tried: strings, two threads, strings, a stack, one thread.
+#: Small, so that every byte can be tried: strings, two threads, a stack, one thread.
 THREADS: list[Row] = [
     {"thread_id": 1, "name": "main", "start_ns": 5},
     {"thread_id": 2, "name": "größe", "end_ns": 9},
