@@ -109,12 +109,12 @@ def _counts(trace: Trace) -> ResultTable:
 def _absent(trace: Trace) -> Iterator[tuple[str, str]]:
     """Yield the tables that have no rows, and why as far as the trace tells."""
     asked = _mapping(trace.manifest.get("options")).get("trace")
-    lost = {entry.get("table"): entry for entry in map(_mapping, _list(trace.manifest.get("losses")))}
+    lost = dict(trace.table("loss").select("table", "cause").unique("table", keep="first").collect().iter_rows())
     for name in TABLES:
         if name in trace.present or name == "loss":
             continue
         if name in lost:
-            yield name, f"lost: {lost[name].get('cause') or 'the cause is not known'}"
+            yield name, f"lost: {lost[name] or 'the cause is not known'}"
         elif "import" in trace.manifest:
             yield name, "the imported files have none"
         elif name in _GROUP and not _was_asked(_GROUP[name], asked):
@@ -209,7 +209,7 @@ def _utc(nanoseconds: Any) -> str | None:
 
 
 def _length(span: Any) -> str | None:
-    from pasta.report.cells import duration
+    from pasta.tools.units import duration
 
     if isinstance(span, list) and len(span) == 2 and all(isinstance(value, int) for value in span):
         return duration(span[1] - span[0])

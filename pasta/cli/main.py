@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sys
@@ -56,6 +55,10 @@ VERBS: dict[str, Verb] = {
 }
 
 
+class _ReaderGone(Exception):
+    """Nobody reads standard output any more, which is how ``| head`` ends."""
+
+
 class Verbs(TyperGroup):
     """The group of all verbs: names and summaries come from ``VERBS``, a module only for the verb that runs."""
 
@@ -76,6 +79,12 @@ class Verbs(TyperGroup):
         if ctx.resilient_parsing:
             return None, None, arguments
         raise unknown("verb", name, [n for n, verb in VERBS.items() if not verb.hidden], "pasta --help")
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error  # typer would turn it into exit status 1
 
     @staticmethod
     def _load(ctx: typer.Context, name: str, arguments: list[str]) -> TyperCommand:
@@ -139,11 +148,11 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_usage(error), EXIT_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
+    except (_ReaderGone, BrokenPipeError):
+        # What Python still holds must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            # The reader has gone, which is how `| head` ends. What Python still holds must not be written at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return EXIT_PIPE
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", EXIT_USAGE)
     except BaseException as error:
         if isinstance(error, (SystemExit, GeneratorExit)) or os.environ.get("PASTA_DEBUG"):
