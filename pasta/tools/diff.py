@@ -12,11 +12,11 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.tools import runner
+from pasta.tools.analysis.kernel_names import base_name
+from pasta.tools.analysis.significance import holm, mann_whitney
 from pasta.tools.base import Tool, TraceView, option_specs
 from pasta.tools.filters import Filters
-from pasta.tools.kernel_names import base_name
 from pasta.tools.result import Finding, Result, ResultColumn, ResultTable
-from pasta.tools.significance import holm, mann_whitney
 
 #: How rows find their partner: by name, by name without template arguments, or by operator or range.
 MATCHES = ("name", "base", "op", "range")
@@ -184,7 +184,13 @@ def _compare(left: ResultTable, right: ResultTable, column: ResultColumn, by_bas
     delta = pl.col("new") - pl.col("base")
     both = both.with_columns(
         delta.alias("delta"), pl.when(pl.col("base") != 0).then(pl.col("new") / pl.col("base")).alias("ratio")
-    ).sort(pl.col("delta").abs(), *keys, descending=[True, *([False] * len(keys))], nulls_last=True)
+    ).sort(
+        pl.col("delta").abs(),
+        pl.max_horizontal("base", "new"),
+        *keys,
+        descending=[True, True, *([False] * len(keys))],
+        nulls_last=True,
+    )
     # Samples of rows that are merged do not stand for the merged row.
     p_values = [None] * both.height if by_base else _p_values(left, right, both)
     both = both.with_columns(pl.Series("p", p_values, dtype=pl.Float64))
@@ -200,7 +206,9 @@ def _compare(left: ResultTable, right: ResultTable, column: ResultColumn, by_bas
 def _values(table: ResultTable, column: ResultColumn, by_base: bool) -> pl.DataFrame:
     """Return the keys and the column's ``value`` of each row, rows of equal keys merged."""
     frame = _based(table.frame, table.keys) if by_base else table.frame
-    return frame.group_by(table.keys, maintain_order=True).agg(_merged(column).alias("value"))
+    whole = frame.schema[column.name].is_integer() and not column.merge.startswith("mean:")
+    value = _merged(column).cast(pl.Int64 if whole else pl.Float64)  # signed: deltas are
+    return frame.group_by(table.keys, maintain_order=True).agg(value.alias("value"))
 
 
 def _merged(column: ResultColumn) -> pl.Expr:

@@ -12,10 +12,10 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.schema import TABLES
+from pasta.tools.analysis.intervals import Intervals
+from pasta.tools.analysis.launches import add_launch
+from pasta.tools.analysis.lifetimes import object_lifetimes, tensor_lifetimes
 from pasta.tools.base import TraceView
-from pasta.tools.intervals import Intervals
-from pasta.tools.launches import add_launch
-from pasta.tools.lifetimes import object_lifetimes, tensor_lifetimes
 
 #: Work that a device does; under a range filter it belongs to the time at which the host launched it.
 DEVICE_TABLES = ("kernel", "memcpy", "memset")

@@ -17,7 +17,7 @@ from pasta.tools.base import Tool, ToolOptions
 
 #: Built-in tools and the modules that define them, in the order in which `pasta tools` lists them.
 BUILTIN: dict[str, str] = {
-    name: f"pasta.tools.{name}"
+    name: f"pasta.tools.builtin.{name}"
     for name in (
         "workload",
         "kernels",

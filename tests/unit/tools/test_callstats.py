@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasta.tools import callstats
+from pasta.tools.analysis import callstats
 
 durations = st.lists(st.integers(0, 40), min_size=1, max_size=60)
 

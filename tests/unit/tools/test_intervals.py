@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasta.tools.intervals import Intervals
+from pasta.tools.analysis.intervals import Intervals
 
 LENGTH = 60
 #: Events on the time line, in any order; some are empty and some end before they start.

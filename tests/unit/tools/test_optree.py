@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasta.tools.optree import OpTree, op_tree
+from pasta.tools.analysis.optree import OpTree, op_tree
 from pasta.tools.testing import trace_of
 
 #: The parent of operator i is an earlier operator or none: any forest.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pasta.tools.activity import device_labels
+from pasta.tools.analysis.activity import device_labels
+from pasta.tools.analysis.launches import add_op
+from pasta.tools.analysis.lifetimes import Level, alive_at, level, object_lifetimes, tensor_lifetimes
 from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.describe import no_data
-from pasta.tools.launches import add_op
-from pasta.tools.lifetimes import Level, alive_at, level, object_lifetimes, tensor_lifetimes
 from pasta.tools.units import grouped, size
 
 _POINTS = 40  # of a curve over time

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pasta.tools.intervals import Times
+from pasta.tools.analysis.intervals import Times
 
 #: Kinds of memory that lie on the host: they are no part of a device's footprint.
 HOST_KINDS = ("pageable", "pinned", "host_usm")

@@ -8,18 +8,20 @@ from functools import cached_property
 
 import polars as pl
 
-from pasta.tools import activity, describe, memory, timesplit
+from pasta.tools import describe
+from pasta.tools.analysis import activity, timesplit
+from pasta.tools.analysis.launches import add_call, add_op
+from pasta.tools.analysis.steps import Steps
+from pasta.tools.analysis.timesplit import PARTS, DeviceSplit
 from pasta.tools.base import Finding, Tool, TraceView
-from pasta.tools.coalescing import Coalescing
+from pasta.tools.builtin import memory
+from pasta.tools.builtin.coalescing import Coalescing
+from pasta.tools.builtin.divergence import Divergence
+from pasta.tools.builtin.underused import Underused
+from pasta.tools.builtin.uvm import Uvm
 from pasta.tools.describe import NO_DATA
-from pasta.tools.divergence import Divergence
-from pasta.tools.launches import add_call, add_op
 from pasta.tools.result import Severity, by_severity
-from pasta.tools.steps import Steps
-from pasta.tools.timesplit import PARTS, DeviceSplit
-from pasta.tools.underused import Underused
 from pasta.tools.units import duration, grouped, size
-from pasta.tools.uvm import Uvm
 
 _TINY_KERNEL_NS = 10_000  # about what a launch costs the host; shorter kernels cannot hide it
 _SMALL_COPY_BYTES = 64 << 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from pasta.tools.analysis.lifetimes import HOST_KINDS, object_lifetimes
 from pasta.tools.base import TraceView
-from pasta.tools.lifetimes import HOST_KINDS, object_lifetimes
 from pasta.tools.units import grouped
 
 #: Spaces that are no device memory: every block (work-group) or thread has its own.

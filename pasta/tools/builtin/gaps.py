@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pasta.tools import activity, callstats
+from pasta.tools.analysis import activity, callstats
+from pasta.tools.analysis.intervals import Intervals
+from pasta.tools.analysis.optree import op_tree
 from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.filters import DEVICE_TABLES
-from pasta.tools.intervals import Intervals
-from pasta.tools.optree import op_tree
 
 _STATES = ("waiting for the device", "in a device API call", "in an operator", "nothing recorded")
 
@@ -44,15 +44,6 @@ def idle_times(trace: TraceView, device: activity.Device) -> Intervals:
     """Return the gaps of a device: the times within its first and last work in which it did nothing."""
     span = device.busy.span
     return device.busy.complement(*span) & activity.windows(trace) if span else device.busy
-
-
-def split_idle(idle: Intervals, host: activity.Host) -> list[Intervals]:
-    """Split idle time by what the host did, each nanosecond once: waiting, calling, operating, nothing recorded."""
-    parts = []
-    for busy in (host.waiting, host.calling, host.operating):
-        parts.append(idle & busy)
-        idle = idle - busy
-    return [*parts, idle]
 
 
 def _by_device(trace: TraceView, devices: Sequence[activity.Device], idle: dict[str, Intervals]) -> ResultTable:
@@ -88,7 +79,7 @@ def _by_device(trace: TraceView, devices: Sequence[activity.Device], idle: dict[
 def _by_state(trace: TraceView, devices: Sequence[activity.Device], idle: dict[str, Intervals]) -> ResultTable:
     totals = [0] * len(_STATES)
     for device in devices:
-        parts = split_idle(idle[device.label], activity.host(trace, device.pids))
+        parts = activity.split_idle(idle[device.label], activity.host(trace, device.pids))
         totals = [total + part.measure for total, part in zip(totals, parts, strict=True)]
     frame = pl.DataFrame({"host": _STATES, "idle_ns": totals}).with_columns(callstats.shares("idle_ns").alias("share"))
     columns = (

@@ -8,21 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pasta.tools import accesses, describe, insights, timesplit
-from pasta.tools.accesses import LAUNCH
+from pasta.tools import describe
+from pasta.tools.analysis import accesses, timesplit
+from pasta.tools.analysis.accesses import LAUNCH
+from pasta.tools.analysis.callstats import shares
+from pasta.tools.analysis.launches import add_op
+from pasta.tools.analysis.lifetimes import level
+from pasta.tools.analysis.optree import OpTree, op_tree
+from pasta.tools.analysis.steps import Steps, find_steps
+from pasta.tools.analysis.timesplit import DeviceSplit
 from pasta.tools.base import Result, ResultColumn, ResultTable, Samples, Tool, ToolOptions, TraceView, option
-from pasta.tools.callstats import shares
+from pasta.tools.builtin import workload_findings
+from pasta.tools.builtin.memory import memory_objects
+from pasta.tools.builtin.ops import DeviceWork, device_work, times
+from pasta.tools.builtin.workingset import device_footprint, finest, working_sets
 from pasta.tools.describe import no_data
 from pasta.tools.filters import DEVICE_TABLES
-from pasta.tools.launches import add_op
-from pasta.tools.lifetimes import level
-from pasta.tools.memory import memory_objects
-from pasta.tools.ops import DeviceWork, device_work, times
-from pasta.tools.optree import OpTree, op_tree
-from pasta.tools.steps import Steps, find_steps
-from pasta.tools.timesplit import DeviceSplit
 from pasta.tools.units import duration, grouped
-from pasta.tools.workingset import device_footprint, finest, working_sets
 
 
 class Workload(Tool):
@@ -45,7 +47,7 @@ class Workload(Tool):
             on_host = steps if steps and steps.on_host else None
             tables += _operators(tree, device_work(trace, tree), on_host, options.top)
         tables += _memory(trace)
-        found = insights.find(trace, splits, steps)
+        found = workload_findings.find(trace, splits, steps)
         return Result(self.name, tables, found, _header(trace, splits, steps))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from pasta.tools import callstats
+from pasta.tools.analysis import callstats
 from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 
 _KEYS = ("function", "api")

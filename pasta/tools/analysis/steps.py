@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pasta.tools.analysis.optree import OpTree
 from pasta.tools.base import TraceView
-from pasta.tools.optree import OpTree
 
 _FEWEST = 3
 _STEP_NAME = r"(?i)(^|[^a-z])(profilerstep|train_?step|step|iteration|iter|batch)([^a-z]|$)"

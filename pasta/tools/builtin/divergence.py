@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from pasta.tools import accesses
+from pasta.tools.analysis import accesses
+from pasta.tools.analysis.sites import KEYS, place, site_accesses
 from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.describe import nothing
-from pasta.tools.sites import KEYS, place, site_accesses
 
 #: A line is worth a finding when less than half of its lanes are active in this share of all executions.
 _LEAST_SHARE = 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from pasta.tools import accesses
-from pasta.tools.accesses import LAUNCH
+from pasta.tools.analysis import accesses
+from pasta.tools.analysis.accesses import LAUNCH
 from pasta.tools.base import TraceView
 
 KEYS = ("kernel", "file", "line", "kind", "space")

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import polars as pl
 
+from pasta.tools.analysis.intervals import Intervals
 from pasta.tools.base import TraceView
 from pasta.tools.filters import DEVICE_TABLES, FilteredTrace
-from pasta.tools.intervals import Intervals
 
 #: Waits of the host; a `stream_event` is a wait of the device and keeps no host busy.
 HOST_WAITS = ("unknown", "device", "context", "stream", "event")
@@ -126,3 +126,12 @@ def host(trace: TraceView, pids: tuple[int, ...]) -> Host:
         return Intervals.of(trace.table(name).filter(pl.col("pid").is_in(list(pids)), *conditions))
 
     return Host(of("sync", pl.col("kind").is_in(HOST_WAITS)), of("api"), of("op"))
+
+
+def split_idle(idle: Intervals, host: Host) -> list[Intervals]:
+    """Split idle time by what the host did, each nanosecond once: waiting, calling, operating, nothing recorded."""
+    parts = []
+    for busy in (host.waiting, host.calling, host.operating):
+        parts.append(idle & busy)
+        idle = idle - busy
+    return [*parts, idle]

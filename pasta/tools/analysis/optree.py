@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pasta.tools.analysis.intervals import Times
 from pasta.tools.base import TraceView
-from pasta.tools.intervals import Times
 
 
 @dataclass(frozen=True)

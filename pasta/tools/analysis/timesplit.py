@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pasta.tools import activity, gaps
+from pasta.tools.analysis import activity
+from pasta.tools.analysis.intervals import Intervals, Times
+from pasta.tools.analysis.steps import Steps
 from pasta.tools.base import TraceView
-from pasta.tools.intervals import Intervals, Times
-from pasta.tools.steps import Steps
 
 #: Parts of the wall time of a device, each nanosecond in one: the first that applies.
 PARTS = (
@@ -53,7 +53,7 @@ def split(trace: TraceView, steps: Steps | None) -> list[DeviceSplit]:
         kernels = device.kernels & wall
         copies = ((device.copies | device.fills) & wall) - kernels
         idle = wall - device.busy
-        splits.append(DeviceSplit(device, host, wall, [kernels, copies, *gaps.split_idle(idle, host)]))
+        splits.append(DeviceSplit(device, host, wall, [kernels, copies, *activity.split_idle(idle, host)]))
     return splits
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pasta.tools import callstats
+from pasta.tools.analysis import callstats
+from pasta.tools.analysis.intervals import Times
+from pasta.tools.analysis.optree import OpTree, op_tree
 from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.filters import DEVICE_TABLES
-from pasta.tools.intervals import Times
-from pasta.tools.optree import OpTree, op_tree
 
 _KEYS = {"op": ("op", "phase"), "module": ("module",), "phase": ("phase",)}
 _TITLES = {"op": "Operators", "module": "Operators by module", "phase": "Phases"}

@@ -1,0 +1,1 @@
+"""What several tools compute: intervals, operator trees, lifetimes, launches, steps. Nothing here knows a tool."""

@@ -1,0 +1,1 @@
+"""The tools that come with pasta: one module each, named as the tool."""
