@@ -46,7 +46,7 @@ class RpdImporter:
 
     def sniff(self, head: Head) -> bool:
         """Return whether the database has RPD's tables of calls and operations."""
-        return "apiName_id" in head.tables.get(_API, ()) and "opType_id" in head.tables.get(_OP, ())
+        return "apiName_id" in head.tables.get(_API, ()) or "opType_id" in head.tables.get(_OP, ())
 
     def read(self, sources: Sequence[Source], sink: Sink, report: Report) -> None:
         """Import every file; ``PastaError`` when none has a call or an operation."""
@@ -83,7 +83,8 @@ class _File:
     def read(self) -> None:
         """Import everything."""
         self._calls()
-        self._operations()
+        if _OP in self._db.tables:
+            self._operations()
         self._identities()
         for name in self._db.tables:
             if name not in _READ and not name.startswith("sqlite_") and (rows := self._db.count(name)):
@@ -109,6 +110,8 @@ class _File:
             for operation, call in db.rows("SELECT op_id, api_id FROM rocpd_api_ops ORDER BY api_id"):
                 links.add(operation, call)
         links.flush()
+        if _API not in db.tables:
+            return
         texts = ", ".join(self._string(_API, name, "a") for name in ("apiName_id", "args_id", "domain_id"))
         query = (
             f"SELECT {self._numbers(_API, 'a', 'id', 'pid', 'tid', 'start', 'end')}, {texts} FROM {_API} a"
@@ -216,14 +219,17 @@ class _File:
         )
         pids = {pid for pid, _ in self._threads}
         sole = next(iter(pids)) if len(pids) == 1 else 0
+        columns = (
+            *(self._numbers(_OP, "o", "start", "end", "gpuId", "queueId"), self._string(_OP, "opType_id", "o")),
+            *(f"coalesce(NULLIF({description}, ''), {kernel_name})", "l.call", f"coalesce(a.pid, {sole})"),
+            *("a.thread", "a.op", "a.end", "a.name", stream),
+            self._numbers(kernel, "k", "gridX", "gridY", "gridZ", "workgroupX", "workgroupY", "workgroupZ"),
+            self._numbers(kernel, "k", "groupSegmentSize", "privateSegmentSize"),
+            self._numbers(copy, "c", "size"),
+        )
         return (
-            f"SELECT {self._numbers(_OP, 'o', 'start', 'end', 'gpuId', 'queueId')},"
-            f" {self._string(_OP, 'opType_id', 'o')}, coalesce(NULLIF({description}, ''), {kernel_name}), l.call, coalesce(a.pid, {sole}),"
-            f" a.thread, a.op, a.end, a.name, {stream},"
-            f" {self._numbers(kernel, 'k', 'gridX', 'gridY', 'gridZ', 'workgroupX', 'workgroupY', 'workgroupZ')},"
-            f" {self._numbers(kernel, 'k', 'groupSegmentSize', 'privateSegmentSize')},"
-            f" {self._numbers(copy, 'c', 'size')} FROM {_OP} o LEFT JOIN temp.link l ON l.operation = o.id LEFT JOIN temp.call a ON a.id = l.call{joins}"
-            " GROUP BY o.id ORDER BY l.call, o_start"
+            f"SELECT {', '.join(columns)} FROM {_OP} o LEFT JOIN temp.link l ON l.operation = o.id"
+            f" LEFT JOIN temp.call a ON a.id = l.call{joins} GROUP BY o.id ORDER BY l.call, o_start"
         )
 
     def _launch(self, pid: int) -> int:
