@@ -40,6 +40,6 @@ PASTA_EXPORT void pasta_torch_module_entered(const char* path) {
 PASTA_EXPORT void pasta_torch_module_left() { pasta::torch::module_left(); }
 
 PASTA_EXPORT void pasta_torch_modules_missing() {
-  pasta::report_loss("torch", "op", pasta::kNullI64, "module paths: this torch takes no global module hooks",
-                     "use torch 2.0 or later");
+  pasta::report_loss("torch", "op", pasta::kNullI64, "module paths: this torch has no hooks for them",
+                     "use torch 2.1 or later");
 }

@@ -58,7 +58,7 @@ class ModuleHooks:
         self._paths: weakref.WeakKeyDictionary[Any, dict[int, bytes]] = weakref.WeakKeyDictionary()
 
     def register(self, torch: Any) -> None:
-        """Register the hooks with ``torch.nn``."""
+        """Register the hooks with ``torch.nn``; raises when this torch has none that fit."""
         modules = torch.nn.modules.module
         # torch.compile traces through hooks: inside of what it compiles there is no module to tell.
         is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
@@ -71,11 +71,9 @@ class ModuleHooks:
             if not is_compiling():
                 self._leave(module)
 
+        # Torch 2.0 has no always_call: a module that an exception leaves would seem to run on.
+        modules.register_module_forward_hook(after, always_call=True)
         modules.register_module_forward_pre_hook(before)
-        try:
-            modules.register_module_forward_hook(after, always_call=True)
-        except TypeError:  # torch 2.0 has no always_call
-            modules.register_module_forward_hook(after)
 
     def _running(self) -> list[Any]:
         """Return this thread's modules, outermost first."""
@@ -91,13 +89,9 @@ class ModuleHooks:
 
     def _leave(self, module: Any) -> None:
         running = self._running()
-        if module not in running:
-            return
-        # A module that an exception left is still on the list where torch has no always_call.
-        while running:
+        if running and running[-1] is module:
+            running.pop()
             self._left()
-            if running.pop() is module:
-                return
 
     def _path(self, root: Any, module: Any) -> bytes:
         if module is root:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-from torch_runs import python, record, recorded, run
+from torch_runs import PYTHON, python, record, recorded, run
 
 from pasta.inject.library import site_directory
 
@@ -107,5 +106,5 @@ def test_program_without_torch_leaves_no_trace(tmp_path: Path) -> None:
 def test_module_run_by_name(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "work.py").write_text("import torch\ntorch.ones(2).neg()\n")
-    trace = recorded(tmp_path / "trace", sys.executable, "-m", "work", environment={"PYTHONPATH": str(tmp_path)})
+    trace = recorded(tmp_path / "trace", PYTHON, "-m", "work", environment={"PYTHONPATH": str(tmp_path)})
     assert "aten::neg" in trace.table("op").collect()["name"].to_list()

@@ -1,4 +1,7 @@
-"""Runs Python programs with and without pasta, for the tests of torch and of the annotations."""
+"""Runs Python programs with and without pasta, for the tests of torch and of the annotations.
+
+``PASTA_TEST_PYTHON`` names another Python to run them with: how further versions of torch are verified.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from pasta.inject.options import RecordOptions
 from pasta.trace import Trace
 
 ROOT = Path(__file__).parents[2]
+PYTHON = os.environ.get("PASTA_TEST_PYTHON", sys.executable)
 PROGRAMS = Path(__file__).parent / "torch_programs"
 
 
@@ -39,7 +43,7 @@ def run(*command: str | Path, environment: Mapping[str, str] | None = None) -> R
 def python(program: str | Path, *arguments: str) -> list[str]:
     """Return the command that runs a file of ``torch_programs``, or a text."""
     source = [str(program)] if isinstance(program, Path) else ["-c", program]
-    return [sys.executable, *source, *arguments]
+    return [PYTHON, *source, *arguments]
 
 
 def record(output: Path, *command: str, environment: Mapping[str, str] | None = None, **options: object) -> Run:

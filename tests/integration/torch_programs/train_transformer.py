@@ -5,6 +5,7 @@ usage: train_transformer.py [profile]
 
 import json
 import sys
+import tempfile
 from collections import Counter
 
 import torch
@@ -38,16 +39,16 @@ if "profile" in sys.argv:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         train(3)
     events = profile.profiler.kineto_results.events()
-    memory = [event for event in events if event.name() == "[memory]"]
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        profile.export_chrome_trace(file.name)
+        with open(file.name) as trace:
+            memory = [event["args"] for event in json.load(trace)["traceEvents"] if event["name"] == "[memory]"]
     print(
         json.dumps(
             {
                 "names": Counter(event.name() for event in events if event.name() != "[memory]"),
-                "memory": [event.nbytes() for event in memory],
-                "averages": {
-                    row.key: [row.count, row.self_cpu_memory_usage, row.cpu_memory_usage]
-                    for row in profile.key_averages()
-                },
+                "memory": [[event["Bytes"], event["Total Allocated"]] for event in memory],
+                "averages": {row.key: row.count for row in profile.key_averages()},
             }
         )
     )
