@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from pasta.schema import TABLES, Table, sealed_columns
+from pasta.trace.attribute import Attribution
 from pasta.trace.frames import conform, empty_frame
 from pasta.trace.layout import RECORDING_JSON, SHARD
 from pasta.trace.rows import merge_by_start, merge_identity, shift_times, sort_by_start, sum_losses
@@ -91,17 +92,20 @@ class Recording:
         """
         processes, losses = self._end_processes(root)
         yield "process", self._place(sort_by_start(processes))
+        attribution = Attribution(self._rows)
         for table in TABLES.values():
             if table.name in ("process", "loss"):
                 continue
             if table.key:
-                rows = pl.concat([empty_frame(table), *(image.rows(table) for image in self.images)])
-                yield table.name, self._place(sort_by_start(merge_identity(rows, table)))
+                yield table.name, self._place(sort_by_start(merge_identity(self._rows(table.name), table)))
             else:
                 for frame in self._in_order(table):
-                    yield table.name, self._place(frame)
-        losses = pl.concat([losses, *(image.rows(TABLES["loss"]) for image in self.images), self._faults()])
+                    yield table.name, self._place(attribution.fill(table.name, frame))
+        losses = pl.concat([losses, self._rows("loss"), self._faults()])
         yield "loss", self._place(sort_by_start(sum_losses(losses)))
+
+    def _rows(self, name: str) -> pl.DataFrame:
+        return pl.concat([empty_frame(TABLES[name]), *(image.rows(TABLES[name]) for image in self.images)])
 
     def _read_info(self) -> dict[str, Any]:
         try:
