@@ -11,7 +11,7 @@ follows the definition of the message alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import merge
 from typing import Any
 
@@ -119,22 +119,36 @@ class _Work:
         if correlation is not None and caller is None:
             profile.report.unmatched["device work whose call is not in the file"] += 1
         where = (profile.pid, start, end, caller, self._device, _stream(line), correlation)
-        text = f"{name} {line.name}".lower()
-        if "memcpy_details" in stats or ("kernel_details" not in stats and "memcpy" in text):
+        what = _what(name, line, stats)
+        if what == "memcpy":
             details = _details(stats.get("memcpy_details"))
-            direction = _DIRECTION.search(text)
+            # A line of several types does not say which of them an event is.
+            direction = _DIRECTION.search(name if "," in line.name else f"{name} {line.name}")
             later = {"0": False, "1": True}.get(details.get("async", ""))
             # Tracers that do not know the size write 0.
             size = to_int(details.get("size")) or None
             self._copies.add(*where, direction[1].lower() if direction else "unknown", size, later)
-        elif "memset_details" in stats or ("kernel_details" not in stats and "memset" in text):
+        elif what == "memset":
             details = _details(stats.get("memset_details"))
             self._fills.add(*where, to_int(details.get("num_bytes") or details.get("size")) or None)
-        elif line.name != _OPERATIONS and "kernel_details" not in stats and "(" in line.name and "(K" not in line.name:
-            profile.report.unplaced[f"event of the line {line.name.partition('(')[2].rstrip(')')}"] += 1
-        else:
+        elif what == "kernel":
             self._launches += 1
             self._kernels.add(*where, self._launches, name.removesuffix(".kd") or None, *_sizes(stats))
+        else:
+            profile.report.unplaced[f"event of type {what} on a stream"] += 1
+
+
+def _what(name: str, line: XLine, stats: Mapping[str, object]) -> str:
+    """Return what an event is: by its details, else its name, else the types of its line (``Stream #1(Kernel)``)."""
+    for what in ("kernel", "memcpy", "memset"):
+        if f"{what}_details" in stats:
+            return what
+    text = name.lower()
+    types = [kind.lower() for kind in re.findall(r"\w+", line.name.partition("(")[2])]
+    for what in ("memcpy", "memset"):
+        if text.startswith(what) or (types and all(kind.startswith(what) for kind in types)):
+            return what
+    return "kernel" if not types or "kernel" in types or "compute" in types else types[0]
 
 
 def _sizes(stats: dict[str, Any]) -> tuple[int | None, ...]:
