@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -147,8 +148,8 @@ class _Slices:
         columns = {
             "start_ns": group.start,
             "end_ns": group.start if kind == "mark" else group.end,
-            "pid": as_ids((event.pid for event in group.events), self._processes).fill_null(0),
-            "thread_id": as_ids((event.tid for event in group.events), self._threads),
+            "pid": as_ids(attrgetter("pid"), group.events, self._processes).fill_null(0),
+            "thread_id": as_ids(attrgetter("tid"), group.events, self._threads),
             "name": pl.Series(group.names),
             "category": pl.Series([event.cat or None for event in group.events], dtype=pl.String),
             "kind": pl.Series([kind]).new_from_index(0, len(group)),

@@ -20,7 +20,7 @@ Time: TypeAlias = int | float | str | Decimal | None
 Id: TypeAlias = int | float | str | None
 
 #: Below this many microseconds, a double times 1000 rounds to the nanosecond that was written.
-_EXACT_DOUBLE_US = 2.0**43
+EXACT_DOUBLE_US = 2.0**43
 #: Times at or beyond 10**16 us (year 2286) are damage; it also keeps an exponent from becoming a gigabyte integer.
 _MAX_EXPONENT = 15
 
@@ -71,11 +71,11 @@ class _Decoder:
 
 def _needs_decimals(events: list[Event]) -> bool:
     try:
-        if max(map(_TS, events), default=0) < _EXACT_DOUBLE_US:
+        if max(map(_TS, events), default=0) < EXACT_DOUBLE_US:
             return False
     except TypeError:  # a time that is text or missing
         pass
-    return any(type(event.ts) is float and event.ts >= _EXACT_DOUBLE_US for event in events)
+    return any(type(event.ts) is float and event.ts >= EXACT_DOUBLE_US for event in events)
 
 
 def event_stream(source: Source) -> JsonStream[Event]:
@@ -87,7 +87,7 @@ def to_ns(time: Time) -> int | None:
     """Return ``time`` (us) in ns, rounded to the nearest; None for what is not a time."""
     if type(time) is int:
         return time * 1000 if -(10**16) < time < 10**16 else None
-    if type(time) is float and -_EXACT_DOUBLE_US < time < _EXACT_DOUBLE_US:
+    if type(time) is float and -EXACT_DOUBLE_US < time < EXACT_DOUBLE_US:
         return round(time * 1000)
     if time is None or isinstance(time, bool):
         return None

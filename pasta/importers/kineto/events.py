@@ -15,7 +15,7 @@ import polars as pl
 
 from pasta.importers.base import Schema
 from pasta.importers.chrome_events import Event, to_ns
-from pasta.importers.event_group import EventGroup, as_ids, without
+from pasta.importers.event_group import EventGroup, without
 from pasta.importers.ids import Ids
 from pasta.importers.kineto.names import (
     api_of,
@@ -184,7 +184,7 @@ class KinetoEvents:
         if not group:
             return
         self._spool.append(table, columns(group, category))
-        for names, count in Counter(map(tuple, group.args)).items():
+        for names, count in group.shapes.items():
             shape = (table, *names)
             if len(self.shapes) < _MOST_KINDS or shape in self.shapes:
                 self.shapes[shape] += count
@@ -304,7 +304,7 @@ class KinetoEvents:
     def _device(self, group: EventGroup) -> dict[str, pl.Series]:
         """Return the columns ``_DEVICE``."""
         ranks, raw = group.get("rank"), group.get("stream", "sycl queue")
-        devices = as_ids(group.get("device"), self.devices)
+        devices = group.devices(self.devices)
         rank, pid = group.as_ints(ranks, "rank"), None
         if rank.null_count() < len(rank):
             # A tool that fused the files of several ranks gave each a pid of its own, and work on it a rank.
