@@ -63,7 +63,7 @@ class Chrome:
         report.skipped += slices.skipped
         report.unplaced += slices.unplaced
         report.unmatched += slices.unmatched
-        where = spool.columns("range", ("start_ns", "end_ns", "pid", "thread_id", "kind"))
+        where = spool.columns("range", "start_ns", "end_ns", "pid", "thread_id", "kind")
         if where.is_empty():
             raise nothing_to_import(sources, "no slice with a time", "")
         first = where["start_ns"].min()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -39,11 +39,14 @@ class Spool:
         for file in self._files[table]:
             yield pl.read_ipc(file)
 
-    def columns(self, table: str, columns: Sequence[str]) -> pl.DataFrame:
-        """Return some columns of all rows of a table."""
-        parts = [pl.read_ipc(file, columns=list(columns)) for file in self._files[table]]
-        empty = pl.DataFrame(schema={column: self._schemas[table][column] for column in columns})
-        return pl.concat(parts).select(columns) if parts else empty
+    def columns(self, table: str, *columns: str | pl.Expr, keep: pl.Expr | None = None) -> pl.DataFrame:
+        """Return columns, or what is computed from them, of all rows of a table that ``keep`` does not leave out."""
+        empty = pl.DataFrame(schema=self._schemas[table])
+        parts = [empty.select(columns)]
+        for file in self._files[table]:
+            rows = pl.scan_ipc(file)
+            parts.append((rows if keep is None else rows.filter(keep)).select(columns).collect())
+        return pl.concat(parts)
 
     def _write(self, table: str) -> None:
         file = self._folder / f"{table}-{len(self._files[table])}.arrow"

@@ -85,7 +85,7 @@ class Kineto:
         _tell(events, stream.skipped, report)
         if stream.broken:
             report.incomplete(source, stream.broken)
-        times = [spool.columns(table, ("start_ns",))["start_ns"] for table in COLUMNS]
+        times = [spool.columns(table, "start_ns")["start_ns"] for table in COLUMNS]
         first = min((start for start in (column.min() for column in times) if isinstance(start, int)), default=None)
         if first is None:
             report.notes.append(f"{source.path.name} has no event that pasta knows")
@@ -124,7 +124,7 @@ def _owner(file: _File, anchor: int, taken: set[int], report: Report) -> Owner:
     """Decide under which pids a file's rows go: its own, unless a file before it has them."""
     pids: Counter[int] = Counter()
     for table in ("op", "api", "range", "tensor", "kernel"):
-        counts = file.spool.columns(table, ("_pid",))["_pid"].drop_nulls().value_counts()
+        counts = file.spool.columns(table, "_pid")["_pid"].drop_nulls().value_counts()
         pids.update(dict(counts.iter_rows()))
     found = [pid for pid, _ in pids.most_common()] or [0]
     new = {}

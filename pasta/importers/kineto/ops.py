@@ -24,16 +24,24 @@ _PHASES = ("other", "forward", "backward", "optimizer")
 _MAX_MODULES = 32
 
 _WHERE = ("start_ns", "end_ns", "_pid", "thread_id")
-#: Columns that ``place`` needs of each table.
-OP_COLUMNS = (*_WHERE, "_external", "_order", "name", "sequence", "_fwd", "module")
-API_COLUMNS = (*_WHERE, "_external", "correlation_id")
+_NAME = pl.col("name")
+#: What ``place`` and ``range_parents`` need of each table, to be selected from its rows.
+OP_COLUMNS = (
+    *(*_WHERE, "_external", "_order", "sequence"),
+    (_NAME.str.starts_with(_BACKWARD) | (pl.col("_fwd").fill_null(0) > 0)).alias("backward"),
+    _NAME.str.starts_with(_OPTIMIZER).alias("optimizer"),
+)
+API_COLUMNS = (*_WHERE, "_external")
 TENSOR_COLUMNS = ("start_ns", "_pid", "thread_id")
-RANGE_COLUMNS = (*_WHERE, "_order", "name", "category", "_python", "_python_parent")
+RANGE_COLUMNS = (*_WHERE, (pl.col("category") == "python_function").alias("python"), "_python", "_python_parent")
+#: The ranges that say something of the operators within them, and what of them.
+MARKS = _NAME.str.starts_with(_OPTIMIZER) | _NAME.str.starts_with(_MODULE)
+MARK_COLUMNS = (*_WHERE, "_order", "name")
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Values for the rows of each table, in its order: of ``op`` also parent, phase and module."""
+    """Values for the rows of each table, in its order: of ``op`` also parent, phase and the modules around it."""
 
     op: pl.DataFrame
     api: pl.DataFrame
@@ -42,9 +50,8 @@ class Placed:
     renumbered: int
 
 
-def place(ops: pl.DataFrame, apis: pl.DataFrame, tensors: pl.DataFrame, ranges: pl.DataFrame) -> Placed:
+def place(ops: pl.DataFrame, apis: pl.DataFrame, tensors: pl.DataFrame, marks: pl.DataFrame) -> Placed:
     """Relate the rows of one file by time; the frames have the columns named above."""
-    marks = ranges.filter(pl.col("name").str.starts_with(_OPTIMIZER) | pl.col("name").str.starts_with(_MODULE))
     parts = (ops, marks, apis, tensors)
     edges = np.cumsum([0, *(part.height for part in parts)])
     op_rows, mark_rows, api_rows, tensor_rows = (slice(a, b) for a, b in pairwise(edges))
@@ -79,9 +86,9 @@ def place(ops: pl.DataFrame, apis: pl.DataFrame, tensors: pl.DataFrame, ranges: 
             "phase": pl.Series(_inherited(phases, parents)[op_rows]).replace_strict(
                 range(len(_PHASES)), _PHASES, return_dtype=pl.String
             ),
-            "module": modules,
+            "_modules": modules,
         }
-    ).with_columns(module=pl.coalesce(ops["module"], "module"))
+    )
     return Placed(
         op=placed,
         api=pl.DataFrame({"op_id": op_at(api_rows)}),
@@ -95,7 +102,7 @@ def range_parents(ranges: pl.DataFrame) -> pl.Series:
 
     Python frames name theirs; annotations have the annotation that encloses them.
     """
-    is_python = (ranges["category"] == "python_function").to_numpy()
+    is_python = ranges["python"].to_numpy()
     inner = enclosing(_threads(ranges), _ints(ranges, "start_ns"), _ends(ranges), ~is_python, np.arange(ranges.height))
     named = ranges.select("_python").with_row_index("named", offset=1).drop_nulls().unique("_python", keep="first")
     frames = ranges.select("_python_parent").join(
@@ -140,13 +147,11 @@ def _number(external: pl.Series) -> tuple[pl.Series, int]:
 
 def _own_phases(ops: pl.DataFrame) -> Ints:
     """Return the code of the phase that each operator shows by itself: by its name, or by its sequence number."""
-    name = pl.col("name")
-    backward = name.str.starts_with(_BACKWARD) | (pl.col("_fwd").fill_null(0) > 0)
-    joined = ops.filter(backward & (pl.col("sequence") >= 0))["sequence"].unique()
+    joined = ops.filter(pl.col("backward") & (pl.col("sequence") >= 0))["sequence"].unique()
     code = (
-        pl.when(backward)
+        pl.when(pl.col("backward"))
         .then(2)
-        .when(name.str.starts_with(_OPTIMIZER))
+        .when(pl.col("optimizer"))
         .then(3)
         .when(pl.col("sequence").is_in(joined.implode()))
         .then(1)

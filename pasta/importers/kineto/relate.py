@@ -12,6 +12,8 @@ from pasta.importers.base import Report, Sink
 from pasta.importers.kineto.names import wait_of
 from pasta.importers.kineto.ops import (
     API_COLUMNS,
+    MARK_COLUMNS,
+    MARKS,
     OP_COLUMNS,
     RANGE_COLUMNS,
     TENSOR_COLUMNS,
@@ -42,18 +44,19 @@ def write(spool: Spool, owner: Owner, sink: Sink, report: Report) -> None:
     """Complete the spooled rows of a file and give them to ``sink``."""
     writer = _Writer(spool, owner, sink)
     placed = place(
-        spool.columns("op", OP_COLUMNS),
-        spool.columns("api", API_COLUMNS),
-        spool.columns("tensor", TENSOR_COLUMNS),
-        ranges := spool.columns("range", RANGE_COLUMNS),
+        spool.columns("op", *OP_COLUMNS),
+        spool.columns("api", *API_COLUMNS),
+        spool.columns("tensor", *TENSOR_COLUMNS),
+        spool.columns("range", *MARK_COLUMNS, keep=MARKS),
     )
     if placed.renumbered:
         report.unmatched["operators whose id another operator has too (renumbered)"] += placed.renumbered
-    writer.table("op", placed.op)
+    writer.table("op", placed.op, module=pl.coalesce("module", "_modules"))
     writer.table("api", placed.api)
     writer.table("tensor", placed.tensor)
+    ranges = spool.columns("range", *RANGE_COLUMNS)
     range_ids = pl.select(range_id=pl.int_range(1, ranges.height + 1, dtype=pl.Int64))
-    writer.table("range", range_ids.with_columns(range_parents(ranges)), kind="push_pop")
+    writer.table("range", range_ids.with_columns(range_parents(ranges)), kind=pl.lit("push_pop"))
     _write_device_work(spool, writer, placed.op["op_id"], placed.api["op_id"], report)
 
 
@@ -86,7 +89,7 @@ def _write_device_work(spool: Spool, writer: _Writer, op_ids: pl.Series, on_apis
 
 def _calls(spool: Spool, on_apis: pl.Series, report: Report) -> pl.DataFrame:
     """Return what device work takes over from the call with its correlation id: one row for each id."""
-    calls = spool.columns("api", ("correlation_id", "start_ns", "thread_id", "name")).with_columns(op_id=on_apis)
+    calls = spool.columns("api", "correlation_id", "start_ns", "thread_id", "name").with_columns(op_id=on_apis)
     calls = calls.filter(pl.col("correlation_id").is_not_null())
     unique = calls.unique("correlation_id", keep="first", maintain_order=True)
     if calls.height > unique.height:
@@ -96,15 +99,15 @@ def _calls(spool: Spool, on_apis: pl.Series, report: Report) -> pl.DataFrame:
 
 def _externals(spool: Spool, op_ids: pl.Series) -> pl.DataFrame:
     """Return the operator that each ``External id`` of device work names; nothing where it is a correlation id."""
-    apis = spool.columns("api", ("_external", "correlation_id")).drop_nulls()
-    names = spool.columns("op", ("_external",)).with_columns(_named_op=op_ids).unique("_external", keep="first")
+    apis = spool.columns("api", "_external", "correlation_id").drop_nulls()
+    names = spool.columns("op", "_external").with_columns(_named_op=op_ids).unique("_external", keep="first")
     is_correlation = apis.height and (apis["_external"] == apis["correlation_id"]).all()
     return names.clear() if is_correlation else names.drop_nulls()
 
 
 def _launch_ids(spool: Spool, calls: pl.DataFrame) -> pl.DataFrame:
     """Number the kernels in the order of their launch calls, those launched before the file began first."""
-    kernels = spool.columns("kernel", ("correlation_id", "start_ns"))
+    kernels = spool.columns("kernel", "correlation_id", "start_ns")
     linked = kernels.join(
         calls.select("correlation_id", "_call_start"), on="correlation_id", how="left", maintain_order="left"
     )
@@ -158,11 +161,10 @@ class _Writer:
         self._owner = owner
         self._sink = sink
 
-    def table(self, table: str, columns: pl.DataFrame, **constants: str) -> None:
-        """Write the rows of ``table`` with more ``columns``, as high as the whole table, and ``constants``."""
+    def table(self, table: str, columns: pl.DataFrame, **more: pl.Expr) -> None:
+        """Write the rows of ``table`` with more ``columns``, as high as the whole table, and ``more`` from all."""
         for frame, extra in zip(self._spool.frames(table), _slices(columns, self._spool.frames(table)), strict=True):
-            values = {name: pl.lit(value) for name, value in constants.items()}
-            self.frame(table, frame.with_columns(*extra.get_columns(), **values))
+            self.frame(table, frame.with_columns(*extra.get_columns()).with_columns(**more))
 
     def frame(self, table: str, frame: pl.DataFrame) -> None:
         """Write ``frame``."""

@@ -74,8 +74,8 @@ class _File:
             report.incomplete(source, packets.broken)
         if any(vendor == "AMD" for vendor in self._rows.devices.values()):
             report.notes.append("rocprofv3 moved the times of kernels that overlapped on a queue before it wrote them")
-        starts = [self._spool.columns(table, ("start_ns",)) for table in schemas()]
-        starts += [self._kineto_spool.columns(table, ("start_ns",)) for table in COLUMNS]
+        starts = [self._spool.columns(table, "start_ns") for table in schemas()]
+        starts += [self._kineto_spool.columns(table, "start_ns") for table in COLUMNS]
         first = pl.concat(starts)["start_ns"].min()
         self.first_ns = first if isinstance(first, int) else None
         self.realtime_offset = packets.clocks.realtime_offset

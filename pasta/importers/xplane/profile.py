@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pasta.importers.annotations import Annotations
 from pasta.importers.base import Report, Sink
 from pasta.importers.ids import Ids
-from pasta.importers.xplane_wire import XEvent, XLine, XPlane
+from pasta.importers.xplane.messages import XEvent, XLine, XPlane
 
 
 class Profile:

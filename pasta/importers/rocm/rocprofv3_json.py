@@ -17,8 +17,8 @@ from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_
 from pasta.importers.chrome_events import to_int
 from pasta.importers.json_walk import JsonWalk, Path
 from pasta.importers.packed import Source
-from pasta.importers.rocm_agents import Agent, agent_of, write_devices
-from pasta.importers.rocm_rows import Dispatch, RocmRows, Where
+from pasta.importers.rocm.agents import Agent, agent_of, write_devices
+from pasta.importers.rocm.rows import Dispatch, RocmRows, Where
 
 _ROOT = "rocprofiler-sdk-tool"
 _UNKNOWN = Agent()

@@ -8,9 +8,9 @@ documentation describes them.
 from __future__ import annotations
 
 from pasta.importers.addresses import AddressMap
-from pasta.importers.nsys_rows import RowMaker
-from pasta.importers.nsys_target import pid_of
-from pasta.importers.nsys_work import copy_codes, memory_codes
+from pasta.importers.nsys.rows import RowMaker
+from pasta.importers.nsys.target import pid_of
+from pasta.importers.nsys.work import copy_codes, memory_codes
 
 _MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _GPU_FAULT = "CUDA_UM_GPU_PAGE_FAULT_EVENTS"

@@ -12,14 +12,14 @@ from itertools import count
 from pasta.importers.addresses import AddressMap
 from pasta.importers.annotations import Annotations
 from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_import
-from pasta.importers.nsys_calls import TABLE as CALLS
-from pasta.importers.nsys_calls import read_calls
-from pasta.importers.nsys_memory import read_memory
-from pasta.importers.nsys_nvtx import TABLE as NVTX
-from pasta.importers.nsys_nvtx import read_nvtx
-from pasta.importers.nsys_rows import RowMaker
-from pasta.importers.nsys_target import DEVICE_TABLES, PROCESS_TABLES, find_target, read_target
-from pasta.importers.nsys_work import read_work
+from pasta.importers.nsys.calls import TABLE as CALLS
+from pasta.importers.nsys.calls import read_calls
+from pasta.importers.nsys.memory import read_memory
+from pasta.importers.nsys.nvtx import TABLE as NVTX
+from pasta.importers.nsys.nvtx import read_nvtx
+from pasta.importers.nsys.rows import RowMaker
+from pasta.importers.nsys.target import DEVICE_TABLES, PROCESS_TABLES, find_target, read_target
+from pasta.importers.nsys.work import read_work
 from pasta.importers.packed import Source
 from pasta.importers.ranks import WithRanks
 from pasta.importers.sqlite import Database, opened

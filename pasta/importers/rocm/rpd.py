@@ -21,7 +21,7 @@ from pasta.importers.base import Head, Importer, Kind, Report, Rows, Sink, nothi
 from pasta.importers.ids import Ids
 from pasta.importers.open_intervals import NEVER
 from pasta.importers.packed import Source
-from pasta.importers.rocm import blocks, copy_kind, fault_access, migration
+from pasta.importers.rocm.names import blocks, copy_kind, fault_access, migration
 from pasta.importers.sqlite import Database, opened
 
 _API, _OP, _KERNEL, _COPY = "rocpd_api", "rocpd_op", "rocpd_kernelapi", "rocpd_copyapi"

@@ -14,9 +14,9 @@ from typing import Any
 from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_import
 from pasta.importers.json_stream import loads
 from pasta.importers.packed import Source
-from pasta.importers.rocm_agents import Agent, agent_of, write_devices
-from pasta.importers.rocm_rows import Dispatch, RocmRows, Where
-from pasta.importers.rocpd_tables import Event, RocpdTables
+from pasta.importers.rocm.agents import Agent, agent_of, write_devices
+from pasta.importers.rocm.rows import Dispatch, RocmRows, Where
+from pasta.importers.rocm.rocpd_tables import Event, RocpdTables
 from pasta.importers.sqlite import Database, opened
 
 _METADATA = "rocpd_metadata"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pasta.importers.base import Report, Sink
-from pasta.importers.nsys_target import NO_ID, pid_of
+from pasta.importers.nsys.target import NO_ID, pid_of
 from pasta.importers.sqlite import Database
 
 #: Columns that every table of device work has.

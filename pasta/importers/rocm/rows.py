@@ -14,7 +14,7 @@ from pasta.importers.addresses import AddressMap
 from pasta.importers.annotations import Annotations
 from pasta.importers.base import Report, Sink
 from pasta.importers.open_intervals import NEVER
-from pasta.importers.rocm import api_of, blocks, copy_kind, fault_access, migration
+from pasta.importers.rocm.names import api_of, blocks, copy_kind, fault_access, migration
 
 
 class Where(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pasta.importers.nsys_rows import RowMaker
-from pasta.importers.nsys_target import NO_ID, pid_of
+from pasta.importers.nsys.rows import RowMaker
+from pasta.importers.nsys.target import NO_ID, pid_of
 
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"

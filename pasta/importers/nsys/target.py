@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pasta.importers.base import Sink
-from pasta.importers.nsys_nvtx import NvtxNames
+from pasta.importers.nsys.nvtx import NvtxNames
 from pasta.importers.sqlite import Database, quote
 
 #: Tables whose rows name the device that did something. Those of synchronisations say device 0 whatever the context.
