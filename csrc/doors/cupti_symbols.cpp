@@ -56,19 +56,23 @@ PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCa
 }
 
 PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
-  if (ours()) {
-    Collector::instance().client_changed(kind, true);
-    return CUPTI_SUCCESS;
-  }
+  if (ours()) return Collector::instance().client_changed(kind, true);
   FORWARD(cuptiActivityEnable, kind);
 }
 
 PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
-  if (ours()) {
-    Collector::instance().client_changed(kind, false);
-    return CUPTI_SUCCESS;
-  }
+  if (ours()) return Collector::instance().client_changed(kind, false);
   FORWARD(cuptiActivityDisable, kind);
+}
+
+PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t enable) {
+  if (ours()) return Collector::instance().client_changed_call(CUPTI_ACTIVITY_KIND_RUNTIME, id, enable != 0);
+  FORWARD(cuptiActivityEnableRuntimeApi, id, enable);
+}
+
+PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) {
+  if (ours()) return Collector::instance().client_changed_call(CUPTI_ACTIVITY_KIND_DRIVER, id, enable != 0);
+  FORWARD(cuptiActivityEnableDriverApi, id, enable);
 }
 
 PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
@@ -84,11 +88,8 @@ PASTA_EXPORT CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_T
   static const auto real = next<decltype(::cuptiActivityRegisterTimestampCallback)>(
       "cuptiActivityRegisterTimestampCallback");
   if (real == nullptr) return CUPTI_ERROR_NOT_INITIALIZED;
-  // The clock of all records changes with it: what is there belongs to the old one.
-  if (ours()) Collector::instance().flush_to_decoder();
-  const CUptiResult result = real(callback);
-  if (ours()) Collector::instance().place_clock();
-  return result;
+  if (!ours()) return real(callback);
+  return Collector::instance().client_changed_clock([callback] { return real(callback); });
 }
 
 PASTA_EXPORT CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,

@@ -8,39 +8,19 @@
 namespace pasta::cupti {
 namespace {
 
-// A buffer of the client's, filled record by record.
-class ClientBuffer {
- public:
-  ClientBuffer(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete,
-               CUcontext context, uint32_t stream)
-      : request_(request), complete_(complete), context_(context), stream_(stream) {}
-  ~ClientBuffer() { hand_over(); }
-
-  void append(const uint8_t* record, size_t bytes) {
-    if (data_ != nullptr && (used_ + bytes > size_ || (max_records_ != 0 && records_ == max_records_))) hand_over();
-    if (data_ == nullptr) request_(&data_, &size_, &max_records_);
-    if (data_ == nullptr || bytes > size_) return;  // the client gave none, which loses records without pasta too
-    std::memcpy(data_ + used_, record, bytes);
-    used_ += bytes;
-    ++records_;
-  }
-
- private:
-  void hand_over() {
-    if (data_ != nullptr) complete_(context_, stream_, data_, size_, used_);
-    data_ = nullptr;
-    used_ = records_ = 0;
-  }
-
-  CUpti_BuffersCallbackRequestFunc request_;
-  CUpti_BuffersCallbackCompleteFunc complete_;
-  CUcontext context_;
-  uint32_t stream_;
-  uint8_t* data_ = nullptr;
-  size_t size_ = 0, max_records_ = 0, used_ = 0, records_ = 0;
-};
+bool is_call(int kind) { return kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER; }
 
 }  // namespace
+
+bool Client::Wish::any() const {
+  return all || std::any_of(calls.begin(), calls.end(), [](const auto& call) { return call.second; });
+}
+
+bool Client::Wish::holds(const CUpti_Activity& record) const {
+  if (!is_call(record.kind)) return all;
+  const auto call = calls.find(reinterpret_cast<const CUpti_ActivityAPI&>(record).cbid);
+  return call == calls.end() ? all : call->second;
+}
 
 Client& Client::instance() {
   static Client* const client = new Client;
@@ -54,19 +34,60 @@ void Client::register_buffers(CUpti_BuffersCallbackRequestFunc request,
   complete_ = complete;
 }
 
-void Client::want(CUpti_ActivityKind kind, bool wanted) {
-  std::lock_guard lock(mutex_);
-  if (wanted) {
-    wanted_.insert(kind);
-    lingering_.erase(kind);
-  } else if (wanted_.erase(kind) != 0) {
-    lingering_.insert(kind);
+void Client::open_buffer() {
+  CUpti_BuffersCallbackRequestFunc request;
+  {
+    std::lock_guard lock(mutex_);
+    if (request_ == nullptr || open_.data != nullptr) return;
+    request = request_;
   }
+  // The client's callbacks take the client's locks: call them without ours.
+  Buffer buffer;
+  request(&buffer.data, &buffer.bytes, &buffer.max_records);
+  std::lock_guard lock(mutex_);
+  open_ = buffer;
+}
+
+void Client::want(CUpti_ActivityKind kind, bool wanted) {
+  {
+    std::lock_guard lock(mutex_);
+    if (wanted) {
+      wishes_[kind].all = true;
+      lingering_.erase(kind);
+    } else if (const auto wish = wishes_.find(kind); wish != wishes_.end()) {
+      lingering_[kind] = wish->second;
+      wishes_.erase(wish);
+    }
+  }
+  if (wanted) open_buffer();
+}
+
+void Client::want_call(CUpti_ActivityKind kind, CUpti_CallbackId id, bool wanted) {
+  {
+    std::lock_guard lock(mutex_);
+    wishes_[kind].calls[id] = wanted;
+  }
+  if (wanted) open_buffer();
 }
 
 bool Client::wants(CUpti_ActivityKind kind) {
   std::lock_guard lock(mutex_);
-  return wanted_.count(kind) != 0;
+  const auto wish = wishes_.find(kind);
+  return wish != wishes_.end() && wish->second.all;
+}
+
+bool Client::wants_call(CUpti_ActivityKind kind, CUpti_CallbackId id) {
+  std::lock_guard lock(mutex_);
+  const auto wish = wishes_.find(kind);
+  if (wish == wishes_.end()) return false;
+  const auto call = wish->second.calls.find(id);
+  return call == wish->second.calls.end() ? wish->second.all : call->second;
+}
+
+std::map<uint32_t, bool> Client::calls(CUpti_ActivityKind kind) {
+  std::lock_guard lock(mutex_);
+  const auto wish = wishes_.find(kind);
+  return wish == wishes_.end() ? std::map<uint32_t, bool>() : wish->second.calls;
 }
 
 void Client::flushed() {
@@ -74,30 +95,50 @@ void Client::flushed() {
   lingering_.clear();
 }
 
-void Client::deliver(CUcontext context, uint32_t stream, uint8_t* buffer, size_t valid_bytes) {
+void Client::deliver(CUcontext context, uint32_t stream, uint8_t* source, size_t valid_bytes) {
   CUpti_BuffersCallbackRequestFunc request;
   CUpti_BuffersCallbackCompleteFunc complete;
-  std::set<int> kinds;
+  std::map<int, Wish> wishes;
+  Buffer buffer;
   {
-    // The client's callbacks take the client's locks: call them without ours.
     std::lock_guard lock(mutex_);
-    if (request_ == nullptr || complete_ == nullptr || (wanted_.empty() && lingering_.empty())) return;
+    if (request_ == nullptr || complete_ == nullptr || (wishes_.empty() && lingering_.empty())) return;
     request = request_;
     complete = complete_;
-    kinds = wanted_;
-    kinds.insert(lingering_.begin(), lingering_.end());
+    wishes = wishes_;
+    wishes.insert(lingering_.begin(), lingering_.end());
+    std::swap(buffer, open_);
   }
-  ClientBuffer target(request, complete, context, stream);
+  size_t used = 0, records = 0;
   const auto next = library().call.cuptiActivityGetNextRecord;
   CUpti_Activity* record = nullptr;
-  bool more = next(buffer, valid_bytes, &record) == CUPTI_SUCCESS;
+  bool more = next(source, valid_bytes, &record) == CUPTI_SUCCESS;
   while (more) {
-    const auto* begin = reinterpret_cast<const uint8_t*>(record);
-    const int kind = record->kind;
-    more = next(buffer, valid_bytes, &record) == CUPTI_SUCCESS;
+    const CUpti_Activity* const current = record;
+    const auto* begin = reinterpret_cast<const uint8_t*>(current);
+    more = next(source, valid_bytes, &record) == CUPTI_SUCCESS;
+    const auto wish = wishes.find(current->kind);
+    if (wish == wishes.end() || !wish->second.holds(*current)) continue;
     // Records follow one another: the next one's place, or the end, tells the size.
-    const uint8_t* end = more ? reinterpret_cast<const uint8_t*>(record) : buffer + valid_bytes;
-    if (kinds.count(kind) != 0) target.append(begin, static_cast<size_t>(end - begin));
+    const uint8_t* end = more ? reinterpret_cast<const uint8_t*>(record) : source + valid_bytes;
+    const auto bytes = static_cast<size_t>(end - begin);
+    const bool full = used + bytes > buffer.bytes || (buffer.max_records != 0 && records == buffer.max_records);
+    if (buffer.data != nullptr && full) {
+      complete(context, stream, buffer.data, buffer.bytes, used);
+      buffer = {};
+      used = records = 0;
+    }
+    if (buffer.data == nullptr) request(&buffer.data, &buffer.bytes, &buffer.max_records);
+    if (buffer.data == nullptr || bytes > buffer.bytes) continue;  // no room: lost without pasta too
+    std::memcpy(buffer.data + used, begin, bytes);
+    used += bytes;
+    ++records;
+  }
+  if (used > 0) {
+    complete(context, stream, buffer.data, buffer.bytes, used);
+  } else if (buffer.data != nullptr) {
+    std::lock_guard lock(mutex_);
+    open_ = buffer;
   }
 }
 

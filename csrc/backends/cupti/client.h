@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -22,7 +23,12 @@ class Client {
 
   void register_buffers(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete);
   void want(CUpti_ActivityKind kind, bool wanted);
+  // One API call, by its callback id, on top of what want() said of its kind.
+  void want_call(CUpti_ActivityKind kind, CUpti_CallbackId id, bool wanted);
   bool wants(CUpti_ActivityKind kind);
+  bool wants_call(CUpti_ActivityKind kind, CUpti_CallbackId id);
+  // Calls that the client switched off or on, one by one.
+  std::map<uint32_t, bool> calls(CUpti_ActivityKind kind);
   // Hands the client its part of a buffer. Called before pasta decodes it, on the thread that CUPTI chose.
   void deliver(CUcontext context, uint32_t stream, uint8_t* buffer, size_t valid_bytes);
   // The client has flushed: records of kinds that it disabled before are all delivered.
@@ -35,11 +41,25 @@ class Client {
   void forward(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
 
  private:
+  struct Buffer {
+    uint8_t* data = nullptr;
+    size_t bytes = 0, max_records = 0;
+  };
+  // What the client asked for, of one kind.
+  struct Wish {
+    bool all = false;
+    std::map<uint32_t, bool> calls;
+    bool any() const;
+    bool holds(const CUpti_Activity& record) const;
+  };
+  void open_buffer();
+
   std::mutex mutex_;
   CUpti_BuffersCallbackRequestFunc request_ = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete_ = nullptr;
-  std::set<int> wanted_;
-  std::set<int> lingering_;  // disabled, but launches of before may still complete
+  std::map<int, Wish> wishes_;
+  std::map<int, Wish> lingering_;  // disabled, but launches of before may still complete
+  Buffer open_;  // a client asks for no flush before it was asked for a buffer, as CUPTI does at the first record
 
   CUpti_CallbackFunc callback_ = nullptr;
   void* user_data_ = nullptr;

@@ -105,7 +105,7 @@ bool Collector::start() {
     cupti.call.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
   }
   if (cupti.call.cuptiActivityFlushPeriod != nullptr) cupti.call.cuptiActivityFlushPeriod(kFlushPeriodMs);
-  place_clock();
+  clock_.begin = clock_.end = read_clock();
 
   sigset_t all, before;
   sigfillset(&all);
@@ -164,9 +164,18 @@ void Collector::enable_calls(bool on) {
     const char* name = nullptr;
     for (CUpti_CallbackId id = 1; id < 4096; ++id) {
       if (call.cuptiGetCallbackName(domain.domain, id, &name) != CUPTI_SUCCESS) break;
-      if (name != nullptr && is_selected_call(name)) domain.enable_one(id, on ? 1 : 0);
+      if (name == nullptr || !is_selected_call(name)) continue;
+      if (on || !Client::instance().wants_call(domain.kind, id)) domain.enable_one(id, on ? 1 : 0);
     }
   }
+}
+
+bool Collector::is_ours(CUpti_ActivityKind kind, CUpti_CallbackId id) {
+  const auto domain = kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
+  const char* name = nullptr;
+  library().call.cuptiGetCallbackName(domain, id, &name);
+  std::lock_guard lock(mutex_);
+  return calls_on_ && (traces_all_api() || (name != nullptr && is_selected_call(name)));
 }
 
 void Collector::set_collecting(bool on) {
@@ -175,23 +184,30 @@ void Collector::set_collecting(bool on) {
   enable_calls(on);
 }
 
-void Collector::client_changed(CUpti_ActivityKind kind, bool wanted) {
+CUptiResult Collector::client_changed(CUpti_ActivityKind kind, bool wanted) {
+  const Functions& call = library().call;
   // What is in CUPTI's buffers was recorded before the client asked for it.
-  if (wanted) flush_to_decoder();
+  if (wanted && !Client::instance().wants(kind)) call.cuptiActivityFlushAll(0);
   Client::instance().want(kind, wanted);
   bool ours;
   {
     std::lock_guard lock(mutex_);
     ours = ours_.count(kind) != 0;
   }
-  const Functions& call = library().call;
-  if (wanted) {
-    call.cuptiActivityEnable(kind);
-  } else if (!ours) {
-    call.cuptiActivityDisable(kind);
-  }
+  if (wanted) return call.cuptiActivityEnable(kind);
+  const CUptiResult result = ours ? CUPTI_SUCCESS : call.cuptiActivityDisable(kind);
   const bool is_calls = kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER;
-  if (is_calls && !wanted && calls_on_) enable_calls(true);
+  if (is_calls && calls_on_) enable_calls(true);
+  return result;
+}
+
+CUptiResult Collector::client_changed_call(CUpti_ActivityKind kind, CUpti_CallbackId id, bool wanted) {
+  Client::instance().want_call(kind, id, wanted);
+  if (!wanted && is_ours(kind, id)) return CUPTI_SUCCESS;
+  const Functions& call = library().call;
+  const auto enable = kind == CUPTI_ACTIVITY_KIND_DRIVER ? call.cuptiActivityEnableDriverApi
+                                                         : call.cuptiActivityEnableRuntimeApi;
+  return enable == nullptr ? CUPTI_ERROR_NOT_SUPPORTED : enable(id, wanted ? 1 : 0);
 }
 
 void Collector::on_resource(CUpti_CallbackId id, const void* data) {
@@ -223,42 +239,40 @@ void Collector::enable_unified_memory(uint32_t device) {
   if (!unified_memory_on_) report_loss("cupti", "uvm", kNullI64, "CUPTI: " + describe(result));
 }
 
-void Collector::place_clock() {
-  // The shortest of a few pairs bounds the offset best.
-  int64_t best = INT64_MAX, offset = 0, at = 0, theirs = 0;
+ClockReading Collector::read_clock() {
+  // The shortest of a few readings is the best.
+  ClockReading best;
+  best.error_ns = INT64_MAX;
   for (int i = 0; i < 7; ++i) {
     uint64_t timestamp = 0;
     const int64_t before = now_ns();
-    if (library().call.cuptiGetTimestamp(&timestamp) != CUPTI_SUCCESS) return;
-    const int64_t after = now_ns();
-    if (after - before >= best) continue;
-    best = after - before;
-    at = before + best / 2;
-    theirs = static_cast<int64_t>(timestamp);
-    offset = at - theirs;
+    if (library().call.cuptiGetTimestamp(&timestamp) != CUPTI_SUCCESS) return best;
+    const int64_t error = now_ns() - before;
+    if (error < best.error_ns) best = {static_cast<int64_t>(timestamp), before + error / 2, error};
   }
-  clock_offset_ns_.store(offset, std::memory_order_relaxed);
   ClockRecord row;
-  row.start_ns = at;
-  row.source_ns = theirs;
-  row.error_ns = best;
+  row.start_ns = best.session_ns;
+  row.source_ns = best.cupti;
+  row.error_ns = best.error_ns;
   row.source = intern("cupti");
   emit(row);
+  return best;
 }
 
 void Collector::run_decoder() {
   pthread_setname_np(pthread_self(), "pasta-cupti");
   while (true) {
     const FilledBuffer buffer = buffers_->pop();
-    decoder_.decode(buffer, ClockOffset{clock_offset_ns_.load(std::memory_order_relaxed)});
+    ClockMap clock;
+    {
+      std::lock_guard lock(clock_mutex_);
+      clock_.end = read_clock();  // the records lie between the two readings
+      clock = clock_;
+    }
+    decoder_.decode(buffer, clock);
     buffers_->give(buffer.data);
     buffers_->decoded();
   }
-}
-
-void Collector::flush_to_decoder() {
-  library().call.cuptiActivityFlushAll(0);
-  buffers_->wait_decoded(now_ns() + 1'000'000'000);
 }
 
 void Collector::harvest(int64_t deadline_ns) {

@@ -11,6 +11,7 @@
 
 #include "backends/cupti/buffers.h"
 #include "backends/cupti/decoder.h"
+#include "backends/cupti/library.h"
 
 namespace pasta::cupti {
 
@@ -27,10 +28,19 @@ class Collector {
   void harvest(int64_t deadline_ns);
   void forget();  // in a fork's child, where CUDA does not work
 
-  // The program's own use of CUPTI changed what it wants of `kind`, or of the clock.
-  void client_changed(CUpti_ActivityKind kind, bool wanted);
-  void flush_to_decoder();
-  void place_clock();
+  // The program's own use of CUPTI changed what it wants of a kind, or of one call.
+  CUptiResult client_changed(CUpti_ActivityKind kind, bool wanted);
+  CUptiResult client_changed_call(CUpti_ActivityKind kind, CUpti_CallbackId id, bool wanted);
+  // It gives CUPTI another clock.
+  template <class Register>
+  CUptiResult client_changed_clock(Register&& register_callback) {
+    library().call.cuptiActivityFlushAll(0);
+    buffers_->wait_decoded(now_ns() + 1'000'000'000);  // what is there belongs to the old clock
+    const CUptiResult result = register_callback();
+    std::lock_guard lock(clock_mutex_);
+    clock_.begin = clock_.end = read_clock();
+    return result;
+  }
 
   void on_resource(CUpti_CallbackId id, const void* data);
   CUpti_SubscriberHandle subscriber() const { return subscriber_; }
@@ -38,6 +48,8 @@ class Collector {
  private:
   void enable(CUpti_ActivityKind kind, bool on);
   void enable_calls(bool on);
+  bool is_ours(CUpti_ActivityKind kind, CUpti_CallbackId id);
+  ClockReading read_clock();
   void enable_unified_memory(uint32_t device);
   void run_decoder();
   void fail(const std::string& why, const char* remedy);
@@ -46,7 +58,8 @@ class Collector {
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::unique_ptr<ActivityBuffers> buffers_;
   Decoder decoder_;
-  std::atomic<int64_t> clock_offset_ns_{0};
+  std::mutex clock_mutex_;
+  ClockMap clock_;
 
   std::mutex mutex_;  // of what is enabled
   std::set<int> ours_;

@@ -27,7 +27,7 @@ std::string demangle(const char* name) {
 
 }  // namespace
 
-void Decoder::decode(const FilledBuffer& buffer, ClockOffset clock) {
+void Decoder::decode(const FilledBuffer& buffer, const ClockMap& clock) {
   CUpti_Activity* record = nullptr;
   while (library().call.cuptiActivityGetNextRecord(buffer.data, buffer.valid_bytes, &record) == CUPTI_SUCCESS) {
     decode(*record, clock);
@@ -40,7 +40,7 @@ void Decoder::decode(const FilledBuffer& buffer, ClockOffset clock) {
   }
 }
 
-void Decoder::decode(const CUpti_Activity& record, ClockOffset clock) {
+void Decoder::decode(const CUpti_Activity& record, const ClockMap& clock) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: decode_kernel(as<CUpti_ActivityKernel9>(record), clock); break;
@@ -89,7 +89,7 @@ const Decoder::KernelName& Decoder::kernel_name(const char* name) {
   return known;
 }
 
-void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock) {
+void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock) {
   const KernelName& name = kernel_name(record.name);
   // The gate closed the activity kinds when it closed: what comes here was launched while it was open.
   if (!select_launch(name.readable)) return;
@@ -110,7 +110,7 @@ void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, ClockOffset clo
   emit(collective);
 }
 
-void Decoder::decode_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock) {
+void Decoder::decode_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock) {
   AllocRecord row = to_alloc(record, clock);
   if (row.action == AllocAction::alloc) {
     row.object_id = next_id();
@@ -139,7 +139,7 @@ const Decoder::Call& Decoder::call_name(CUpti_CallbackDomain domain, CUpti_Callb
   return call;
 }
 
-void Decoder::decode_api(const CUpti_ActivityAPI& record, ClockOffset clock) {
+void Decoder::decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock) {
   const auto domain =
       record.kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
   const Call& call = call_name(domain, record.cbid);

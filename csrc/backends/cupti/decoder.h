@@ -17,7 +17,7 @@ namespace pasta::cupti {
 
 class Decoder {
  public:
-  void decode(const FilledBuffer& buffer, ClockOffset clock);
+  void decode(const FilledBuffer& buffer, const ClockMap& clock);
 
  private:
   struct KernelName {
@@ -35,10 +35,10 @@ class Decoder {
     bool selected;
   };
 
-  void decode(const CUpti_Activity& record, ClockOffset clock);
-  void decode_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock);
-  void decode_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock);
-  void decode_api(const CUpti_ActivityAPI& record, ClockOffset clock);
+  void decode(const CUpti_Activity& record, const ClockMap& clock);
+  void decode_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock);
+  void decode_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock);
+  void decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock);
   void decode_device(const CUpti_ActivityDevice4& record);
   const KernelName& kernel_name(const char* name);
   const Call& call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id);

@@ -53,7 +53,7 @@ UvmKind to_uvm_kind(CUpti_ActivityUnifiedMemoryCounterKind kind) {
 
 // Where a piece of device work ran and what started it: the columns that every such record has.
 template <class Row, class Record>
-void place(Row& row, const Record& record, ClockOffset clock) {
+void place(Row& row, const Record& record, const ClockMap& clock) {
   row.start_ns = clock.place(record.start);
   row.end_ns = clock.place(record.end);
   row.device_id = id(record.deviceId);
@@ -65,7 +65,7 @@ void place(Row& row, const Record& record, ClockOffset clock) {
 }
 
 template <class Record>
-MemcpyRecord copy(const Record& record, ClockOffset clock) {
+MemcpyRecord copy(const Record& record, const ClockMap& clock) {
   MemcpyRecord row;
   place(row, record, clock);
   row.kind = to_copy_kind(record.copyKind);
@@ -82,6 +82,15 @@ bool starts_with(std::string_view text, std::string_view prefix) {
 
 }  // namespace
 
+int64_t ClockMap::place(uint64_t timestamp) const {
+  if (timestamp == 0) return kNullI64;
+  const __int128 since = static_cast<__int128>(timestamp) - begin.cupti;
+  const int64_t theirs = end.cupti - begin.cupti;
+  // Readings that are too close to each other tell the offset and not the slope.
+  if (theirs <= 0) return begin.session_ns + static_cast<int64_t>(since);
+  return begin.session_ns + static_cast<int64_t>(since * (end.session_ns - begin.session_ns) / theirs);
+}
+
 MemoryKind to_memory_kind(uint32_t kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE: return MemoryKind::pageable;
@@ -95,7 +104,7 @@ MemoryKind to_memory_kind(uint32_t kind) {
   }
 }
 
-KernelRecord to_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock) {
+KernelRecord to_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock) {
   KernelRecord row;
   place(row, record, clock);
   row.queued_ns = clock.place(record.queued);
@@ -118,7 +127,7 @@ KernelRecord to_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock) {
   return row;
 }
 
-MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, ClockOffset clock) {
+MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, const ClockMap& clock) {
   MemcpyRecord row = copy(record, clock);
   const bool to_device = row.kind == MemcpyKind::h2d || row.kind == MemcpyKind::d2d;
   const bool from_device = row.kind == MemcpyKind::d2h || row.kind == MemcpyKind::d2d;
@@ -127,14 +136,14 @@ MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, ClockOffset clock) {
   return row;
 }
 
-MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, ClockOffset clock) {
+MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, const ClockMap& clock) {
   MemcpyRecord row = copy(record, clock);
   row.src_device_id = id(record.srcDeviceId);
   row.dst_device_id = id(record.dstDeviceId);
   return row;
 }
 
-MemsetRecord to_memset(const CUpti_ActivityMemset4& record, ClockOffset clock) {
+MemsetRecord to_memset(const CUpti_ActivityMemset4& record, const ClockMap& clock) {
   MemsetRecord row;
   place(row, record, clock);
   row.bytes = static_cast<int64_t>(record.bytes);
@@ -143,7 +152,7 @@ MemsetRecord to_memset(const CUpti_ActivityMemset4& record, ClockOffset clock) {
   return row;
 }
 
-SyncRecord to_sync(const CUpti_ActivitySynchronization& record, ClockOffset clock) {
+SyncRecord to_sync(const CUpti_ActivitySynchronization& record, const ClockMap& clock) {
   SyncRecord row;
   row.start_ns = clock.place(record.start);
   row.end_ns = clock.place(record.end);
@@ -154,7 +163,7 @@ SyncRecord to_sync(const CUpti_ActivitySynchronization& record, ClockOffset cloc
   return row;
 }
 
-AllocRecord to_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock) {
+AllocRecord to_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock) {
   AllocRecord row;
   row.start_ns = clock.place(record.timestamp);
   row.device_id = id(record.deviceId);
@@ -170,7 +179,7 @@ AllocRecord to_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock) {
   return row;
 }
 
-UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter2& record, ClockOffset clock) {
+UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter2& record, const ClockMap& clock) {
   UvmRecord row;
   row.start_ns = clock.place(record.start);
   row.end_ns = clock.place(record.end);
@@ -232,7 +241,7 @@ std::string_view uvm_cause(const CUpti_ActivityUnifiedMemoryCounter2& record) {
   }
 }
 
-ApiRecord to_api(const CUpti_ActivityAPI& record, ClockOffset clock) {
+ApiRecord to_api(const CUpti_ActivityAPI& record, const ClockMap& clock) {
   ApiRecord row;
   row.start_ns = clock.place(record.start);
   row.end_ns = clock.place(record.end);

@@ -13,24 +13,29 @@
 
 namespace pasta::cupti {
 
-// CUPTI's clock to the session's: both count nanoseconds, so one offset places them.
-struct ClockOffset {
-  int64_t ns = 0;
+// Both clocks at one moment; `error_ns` is the time that reading them took.
+struct ClockReading {
+  int64_t cupti = 0, session_ns = 0, error_ns = 0;
+};
+
+// CUPTI's clock to the session's: the line through two readings around the records. CUPTI counts nanoseconds
+// unless the program gave it another clock (torch.profiler gives it the TSC), so the slope counts too.
+struct ClockMap {
+  ClockReading begin, end;
+
   // CUPTI writes 0 for a time that it did not take.
-  int64_t place(uint64_t timestamp) const {
-    return timestamp == 0 ? kNullI64 : static_cast<int64_t>(timestamp) + ns;
-  }
+  int64_t place(uint64_t timestamp) const;
 };
 
 // The text columns (name, mangled) are left to the caller: they need the session's string table.
-KernelRecord to_kernel(const CUpti_ActivityKernel9& record, ClockOffset clock);
-MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, ClockOffset clock);
-MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, ClockOffset clock);
-MemsetRecord to_memset(const CUpti_ActivityMemset4& record, ClockOffset clock);
-SyncRecord to_sync(const CUpti_ActivitySynchronization& record, ClockOffset clock);
-AllocRecord to_alloc(const CUpti_ActivityMemory3& record, ClockOffset clock);
-UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter2& record, ClockOffset clock);
-ApiRecord to_api(const CUpti_ActivityAPI& record, ClockOffset clock);
+KernelRecord to_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock);
+MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, const ClockMap& clock);
+MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, const ClockMap& clock);
+MemsetRecord to_memset(const CUpti_ActivityMemset4& record, const ClockMap& clock);
+SyncRecord to_sync(const CUpti_ActivitySynchronization& record, const ClockMap& clock);
+AllocRecord to_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock);
+UvmRecord to_uvm(const CUpti_ActivityUnifiedMemoryCounter2& record, const ClockMap& clock);
+ApiRecord to_api(const CUpti_ActivityAPI& record, const ClockMap& clock);
 DeviceRecord to_device(const CUpti_ActivityDevice4& record);
 ContextRecord to_context(const CUpti_ActivityContext& record);
 StreamRecord to_stream(const CUpti_ActivityStream& record);

@@ -12,13 +12,25 @@ using namespace pasta::cupti;
 
 namespace {
 
-constexpr ClockOffset kClock{-1000};
+constexpr ClockMap kClock{{1000, 0, 0}, {1000, 0, 0}};  // one reading: an offset of -1000
 
 template <class Record>
 Record zeroed() {
   Record record;
   std::memset(&record, 0, sizeof(record));
   return record;
+}
+
+void test_clock() {
+  // A counter of 2.5 GHz: 2.5 ticks a nanosecond, read twice, a minute apart.
+  const ClockMap tsc{{7'000'000'000'000, 100, 0}, {7'150'000'000'000, 60'000'000'100, 0}};
+  CHECK(tsc.place(7'000'000'000'000) == 100);
+  CHECK(tsc.place(7'000'000'002'500) == 1100);
+  CHECK(tsc.place(7'150'000'000'000) == 60'000'000'100);
+  CHECK(tsc.place(0) == kNullI64);
+  // Clocks since 1970 and since boot, equal rates: the nanosecond survives.
+  const ClockMap realtime{{1'790'000'000'000'000'001, 5'000, 0}, {1'790'003'600'000'000'001, 3'600'000'005'000, 0}};
+  CHECK(realtime.place(1'790'000'000'000'000'124) == 5'123);
 }
 
 void test_kernel() {
@@ -177,6 +189,7 @@ void test_names() {
 }  // namespace
 
 int main() {
+  test_clock();
   test_kernel();
   test_kernel_without_graph_or_cluster();
   test_copies();
