@@ -47,7 +47,7 @@ _GRAPH = ("graph_id", "graph_node_id")
 #: The spooled tables and their columns. ``_pid`` and ``_rank`` are null where the process is the file's own.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "op": (*_HOST, "_external", "_order", "name", "sequence", "_fwd", "module", "shapes"),
-    "api": (*_HOST, "_external", "correlation_id", "api", "name"),
+    "api": (*_HOST, "_external", "correlation_id", "api", "name", "_bytes"),
     "kernel": (
         *(*_DEVICE, *_QUEUED, *_GRAPH, "name", "registers"),
         *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
@@ -74,7 +74,7 @@ _OF_COLLECTIVE |= {"Src Rank", "Dst Rank"}
 _OF_RECORD = {"External id", "Record function id", "Ev Idx"}
 PLACED: dict[str, set[str]] = {
     "op": _OF_RECORD | {"Sequence number", "Fwd thread id", "Input Dims", "Module Hierarchy", "Device"},
-    "api": {"External id", "external id", "external ts", "correlation", "cbid", "cid"},
+    "api": {"External id", "external id", "external ts", "correlation", "cbid", "cid", "size", "bytes"},
     "kernel": _ON_DEVICE | _OF_COLLECTIVE | {"grid", "block", "registers per thread"},
     "memcpy": _ON_DEVICE | {"bytes", "fromDevice", "toDevice"},
     "memset": _ON_DEVICE | {"bytes"},
@@ -204,7 +204,8 @@ class KinetoEvents:
         names = group.names
         return self._host(group) | {
             "_external": group.ints("External id", "external id"),
-            "correlation_id": group.ints("correlation"),
+            "correlation_id": without(group.ints("correlation"), 0),
+            "_bytes": group.ints("size", "bytes"),
             "api": pl.Series([api_of(category, name) for name in names]),
             "name": pl.Series(names),
         }
@@ -320,7 +321,7 @@ class KinetoEvents:
             "device_id": devices,
             "context_id": pl.Series(contexts, dtype=pl.Int64),
             "stream_id": pl.Series(streams, dtype=pl.Int64),
-            "correlation_id": group.ints("correlation"),
+            "correlation_id": without(group.ints("correlation"), 0),
             "_external": group.ints("External id", "external id"),
             "_pid": pl.Series([None] * len(group), dtype=pl.Int64) if pid is None else pid,
             "_rank": rank,

@@ -65,19 +65,19 @@ def _write_device_work(spool: Spool, writer: _Writer, op_ids: pl.Series, on_apis
     externals = _externals(spool, op_ids)
     launches = _launch_ids(spool, calls)
     for table in ("kernel", "memcpy", "memset", "sync", "collective"):
-        orphans = early = 0
-        extra: Iterable[pl.DataFrame] = (pl.DataFrame() for _ in iter(int, 1))
-        if table == "kernel":
-            extra = _slices(launches, spool.frames(table))
-        for frame, columns in zip(spool.frames(table), extra, strict=False):
+        orphans = early = row = 0
+        for frame in spool.frames(table):
             linked = frame.join(calls, on="correlation_id", how="left", maintain_order="left")
             linked = linked.join(externals, on="_external", how="left", maintain_order="left")
             linked = linked.with_columns(op_id=pl.coalesce("op_id", "_named_op"))
+            if table == "kernel":
+                linked = _in_blocks(linked).with_columns(launches.slice(row, frame.height))
+            elif table in ("memcpy", "memset"):
+                linked = linked.with_columns(bytes=pl.coalesce("bytes", "_call_bytes"))
+            writer.frame(table, linked)
             orphans += linked["_call_start"].null_count()
             early += linked.select((pl.col("start_ns") < pl.col("_call_start")).sum()).item()
-            if table == "kernel":
-                linked = _in_blocks(linked).hstack(columns)
-            writer.frame(table, linked)
+            row += frame.height
         if table in ("kernel", "memcpy", "memset"):
             if orphans:
                 report.unmatched[f"{table} without its launch call in the file"] += orphans
@@ -89,12 +89,13 @@ def _write_device_work(spool: Spool, writer: _Writer, op_ids: pl.Series, on_apis
 
 def _calls(spool: Spool, on_apis: pl.Series, report: Report) -> pl.DataFrame:
     """Return what device work takes over from the call with its correlation id: one row for each id."""
-    calls = spool.columns("api", "correlation_id", "start_ns", "thread_id", "name").with_columns(op_id=on_apis)
+    columns = ("correlation_id", "start_ns", "thread_id", "name", "_bytes")
+    calls = spool.columns("api", *columns).with_columns(op_id=on_apis)
     calls = calls.filter(pl.col("correlation_id").is_not_null())
     unique = calls.unique("correlation_id", keep="first", maintain_order=True)
     if calls.height > unique.height:
         report.unmatched["runtime calls whose correlation id another has too"] += calls.height - unique.height
-    return unique.rename({"start_ns": "_call_start", "name": "_call"})
+    return unique.rename({"start_ns": "_call_start", "name": "_call", "_bytes": "_call_bytes"})
 
 
 def _externals(spool: Spool, op_ids: pl.Series) -> pl.DataFrame:
@@ -105,18 +106,16 @@ def _externals(spool: Spool, op_ids: pl.Series) -> pl.DataFrame:
     return names.clear() if is_correlation else names.drop_nulls()
 
 
-def _launch_ids(spool: Spool, calls: pl.DataFrame) -> pl.DataFrame:
+def _launch_ids(spool: Spool, calls: pl.DataFrame) -> pl.Series:
     """Number the kernels in the order of their launch calls, those launched before the file began first."""
     kernels = spool.columns("kernel", "correlation_id", "start_ns")
-    linked = kernels.join(
-        calls.select("correlation_id", "_call_start"), on="correlation_id", how="left", maintain_order="left"
-    )
-    start, call = (linked[name].to_numpy() for name in ("start_ns", "_call_start"))
-    known = linked["_call_start"].is_not_null().to_numpy()
-    order = np.lexsort((start, np.where(known, call, 0), known))
+    starts = calls.select("correlation_id", "_call_start")
+    linked = kernels.join(starts, on="correlation_id", how="left", maintain_order="left")
+    called = linked["_call_start"].is_not_null().to_numpy()
+    order = np.lexsort((linked["start_ns"].to_numpy(), linked["_call_start"].fill_null(0).to_numpy(), called))
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = np.arange(1, len(order) + 1)
-    return pl.DataFrame({"launch_id": numbers})
+    return pl.Series("launch_id", numbers)
 
 
 def _in_blocks(kernels: pl.DataFrame) -> pl.DataFrame:

@@ -116,6 +116,16 @@ def test_bytes_that_the_file_lacks_are_null(tmp_path: Path) -> None:
         assert column(trace, "memset", "memory_kind") == ["device"]
 
 
+def test_bytes_that_only_the_call_states_are_taken_from_it(tmp_path: Path) -> None:
+    # ROCm 6.2: hta_mi250_rocm62_minitoy.json of HolisticTraceAnalysis.
+    events = [
+        call("hipMemcpyWithStream", 0, 10, 117, src="0x55674ecd4180", dst="0x7fda0e810200", size="2560", kind="1"),
+        event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 20, 30, device=2, stream=0, correlation=117),
+    ]
+    with imported(tmp_path, document(events)) as trace:
+        assert column(trace, "memcpy", "bytes") == [2560]
+
+
 def test_xpu_work_has_queues_contexts_and_submission_times(tmp_path: Path) -> None:
     # libkineto/src/plugin/xpupti/XpuptiActivityHandlers.cpp: times as text, handles as addresses.
     args = {"device": 0, "sycl queue": 3, "context": "0x0000562ad0c5b000", "correlation": 8}
