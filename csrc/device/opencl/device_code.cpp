@@ -1,0 +1,271 @@
+#include "device/opencl/device_code.h"
+
+namespace pasta::memory {
+
+using namespace spirv;
+
+DeviceCode::DeviceCode(Globals& globals, const KernelPlan& plan, uint32_t size_bits,
+                       std::vector<Function>& functions)
+    : globals_(globals),
+      plan_(plan),
+      size_bits_(size_bits),
+      functions_(functions),
+      slot_{static_cast<uint32_t>(plan.roots.size()), plan.counters},
+      state_{plan.counters, static_cast<uint32_t>(plan.roots.size()), plan.dynamic_sites} {}
+
+Id DeviceCode::state_type() {
+  return globals_.pointer_type(StorageFunction, globals_.array_type(ulong(), state_.words()));
+}
+
+Id DeviceCode::buffer_type() {
+  return globals_.pointer_type(StorageCrossWorkgroup, globals_.int_type(8));
+}
+
+Id DeviceCode::word_pointer(Emitter& code, Id state, uint32_t word) {
+  Id type = globals_.pointer_type(StorageFunction, ulong());
+  return code.emit(OpInBoundsAccessChain, type, {state, globals_.u64(word)});
+}
+
+Id DeviceCode::load_word(Emitter& code, Id state, uint32_t word) {
+  return code.load(ulong(), word_pointer(code, state, word), kWord);
+}
+
+void DeviceCode::store_word(Emitter& code, Id state, uint32_t word, Id value) {
+  code.store(word_pointer(code, state, word), value, kWord);
+}
+
+Id DeviceCode::byte_at(Emitter& code, Id buffer, Id offset) {
+  return code.emit(OpInBoundsPtrAccessChain, buffer_type(), {buffer, offset});
+}
+
+Id DeviceCode::long_at(Emitter& code, Id buffer, Id offset) {
+  Id type = globals_.pointer_type(StorageCrossWorkgroup, ulong());
+  return code.emit(OpBitcast, type, {byte_at(code, buffer, offset)});
+}
+
+Id DeviceCode::builtin3(Emitter& code, BuiltIn builtin, const char* name, uint32_t component) {
+  Id size = globals_.int_type(size_bits_);
+  Id vector = globals_.vector_type(size, 3);
+  Id value = code.load(vector, globals_.builtin(builtin, name, vector), size_bits_ / 2);
+  return widen(code, code.emit(OpCompositeExtract, size, {value, component}));
+}
+
+Id DeviceCode::builtin1(Emitter& code, BuiltIn builtin, const char* name) {
+  Id size = globals_.int_type(size_bits_);
+  return widen(code, code.load(size, globals_.builtin(builtin, name, size), size_bits_ / 8));
+}
+
+Id DeviceCode::widen(Emitter& code, Id size) {
+  return size_bits_ == 64 ? size : code.emit(OpUConvert, ulong(), {size});
+}
+
+NewFunction DeviceCode::begin(const char* name, Id result, const Parameters& parameters, Id* id) {
+  *id = globals_.new_id();
+  globals_.name(*id, std::string("pasta_") + name);
+  NewFunction function(globals_, *id, result, parameters, kFunctionInline);
+  function.code.begin_block(function.code.new_label());
+  return function;
+}
+
+Id DeviceCode::end(NewFunction& function, Id id) {
+  functions_.push_back(function.finish());
+  return id;
+}
+
+Id DeviceCode::add() {
+  Id& id = made_["add"];
+  if (id) return id;
+  NewFunction function = begin("add", globals_.void_type(), {buffer_type(), ulong(), ulong()}, &id);
+  Emitter& code = function.code;
+  Id slot = function.parameters[0], offset = function.parameters[1], value = function.parameters[2];
+  Id device = globals_.u32(ScopeDevice), relaxed = globals_.u32(0);
+  if (plan_.reducers.int64_atomics) {
+    globals_.capability(CapabilityInt64Atomics);
+    code.emit(OpAtomicIAdd, ulong(), {long_at(code, slot, offset), device, relaxed, value});
+  } else {
+    // Low half, then high half with the carry: each carry is seen by exactly one addition, so the
+    // sum is exact.
+    Id uint = globals_.int_type(32);
+    Id half = globals_.pointer_type(StorageCrossWorkgroup, uint);
+    Id low_at = code.emit(OpBitcast, half, {byte_at(code, slot, offset)});
+    Id high_at = code.emit(OpBitcast, half,
+                           {byte_at(code, slot, code.binary(OpIAdd, offset, globals_.u64(4)))});
+    Id low = code.emit(OpUConvert, uint, {value});
+    Id high =
+        code.emit(OpUConvert, uint, {code.binary(OpShiftRightLogical, value, globals_.u64(32))});
+    Id before = code.emit(OpAtomicIAdd, uint, {low_at, device, relaxed, low});
+    Id after = code.emit(OpIAdd, uint, {before, low});
+    Id carry = code.emit(OpSelect, uint,
+                         {code.compare(OpULessThan, after, low), globals_.u32(1), globals_.u32(0)});
+    Id above = code.emit(OpIAdd, uint, {high, carry});
+    Id yes = code.new_label(), done = code.new_label();
+    code.branch_if(code.compare(OpINotEqual, above, globals_.u32(0)), yes, done);
+    code.begin_block(yes);
+    code.emit(OpAtomicIAdd, uint, {high_at, device, relaxed, above});
+    code.branch(done);
+    code.begin_block(done);
+  }
+  code.effect(OpReturn, {});
+  return end(function, id);
+}
+
+Id DeviceCode::raise() {
+  Id& id = made_["raise"];
+  if (id) return id;
+  NewFunction function =
+      begin("raise", globals_.void_type(), {buffer_type(), ulong(), ulong()}, &id);
+  Emitter& code = function.code;
+  Id slot = function.parameters[0], offset = function.parameters[1], value = function.parameters[2];
+  Id type = ulong();
+  Id place;
+  if (plan_.reducers.int64_atomics) {
+    globals_.capability(CapabilityInt64Atomics);
+    place = long_at(code, slot, offset);
+  } else {
+    // 32 bits: the host knows that objects of 4 GiB and more have no extents then.
+    type = globals_.int_type(32);
+    place = code.emit(OpBitcast, globals_.pointer_type(StorageCrossWorkgroup, type),
+                      {byte_at(code, slot, offset)});
+    value = code.emit(OpUConvert, type, {value});
+  }
+  Id now = code.load(type, place, plan_.reducers.int64_atomics ? 8 : 4);
+  Id yes = code.new_label(), done = code.new_label();
+  code.branch_if(code.compare(OpULessThan, now, value), yes, done);
+  code.begin_block(yes);
+  code.emit(OpAtomicUMax, type, {place, globals_.u32(ScopeDevice), globals_.u32(0), value});
+  code.branch(done);
+  code.begin_block(done);
+  code.effect(OpReturn, {});
+  return end(function, id);
+}
+
+// All work-items of the sub-group call it together, at the end of the kernel.
+Id DeviceCode::flush(const char* name, Op group_operation, Id by_one) {
+  Id& id = made_[name];
+  if (id) return id;
+  NewFunction function = begin(name, globals_.void_type(), {buffer_type(), ulong(), ulong()}, &id);
+  Emitter& code = function.code;
+  Id slot = function.parameters[0], offset = function.parameters[1], value = function.parameters[2];
+  Id wanted;
+  if (plan_.reducers.sub_groups) {
+    globals_.capability(CapabilityGroups);
+    value = code.emit(group_operation, ulong(),
+                      {globals_.u32(ScopeSubgroup), kGroupOperationReduce, value});
+    Id uint = globals_.int_type(32);
+    Id lane = code.load(uint,
+                        globals_.builtin(BuiltInSubgroupLocalInvocationId,
+                                         "__spirv_BuiltInSubgroupLocalInvocationId", uint),
+                        4);
+    Id is_first = code.compare(OpIEqual, lane, globals_.u32(0));
+    Id is_something = code.compare(OpINotEqual, value, globals_.u64(0));
+    wanted = code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, is_something});
+  } else {
+    wanted = code.compare(OpINotEqual, value, globals_.u64(0));
+  }
+  Id yes = code.new_label(), done = code.new_label();
+  code.branch_if(wanted, yes, done);
+  code.begin_block(yes);
+  code.emit(OpFunctionCall, globals_.void_type(), {by_one, slot, offset, value});
+  code.branch(done);
+  code.begin_block(done);
+  code.effect(OpReturn, {});
+  return end(function, id);
+}
+
+Id DeviceCode::flush_add() { return flush("flush_add", OpGroupIAdd, add()); }
+Id DeviceCode::flush_raise() { return flush("flush_raise", OpGroupUMax, raise()); }
+
+// A byte, not a bit, so that no atomic is needed; tested first, so that a line of the map stays
+// shared between cores once it is set. The test reads a 32-bit word because vector units gather
+// words, not bytes.
+Id DeviceCode::mark() {
+  Id& id = made_["mark"];
+  if (id) return id;
+  NewFunction function = begin("mark", globals_.void_type(), {buffer_type(), ulong()}, &id);
+  Emitter& code = function.code;
+  Id slot = function.parameters[0], offset = function.parameters[1];
+  Id uint = globals_.int_type(32), uchar = globals_.int_type(8);
+  Id word_offset = code.binary(OpBitwiseAnd, offset, globals_.u64(~uint64_t{3}));
+  Id word_type = globals_.pointer_type(StorageCrossWorkgroup, uint);
+  Id word = code.load(uint, code.emit(OpBitcast, word_type, {byte_at(code, slot, word_offset)}), 4);
+  Id byte_in_word =
+      code.emit(OpBitwiseAnd, uint, {code.emit(OpUConvert, uint, {offset}), globals_.u32(3)});
+  Id bit = code.emit(OpShiftLeftLogical, uint, {byte_in_word, globals_.u32(3)});
+  Id seen = code.emit(OpBitwiseAnd, uint,
+                      {code.emit(OpShiftRightLogical, uint, {word, bit}), globals_.u32(1)});
+  Id yes = code.new_label(), done = code.new_label();
+  code.branch_if(code.compare(OpIEqual, seen, globals_.u32(0)), yes, done);
+  code.begin_block(yes);
+  Id one = code.emit(OpUConvert, uchar, {globals_.u32(1)});
+  code.store(byte_at(code, slot, offset), one, 1);
+  code.branch(done);
+  code.begin_block(done);
+  code.effect(OpReturn, {});
+  return end(function, id);
+}
+
+// Marks granules first ... last of a map.
+void DeviceCode::mark_lines(Emitter& code, Id slot, Id map, Id first, Id last) {
+  Id before = code.blocks().back().label;
+  Id head = code.new_label(), body = code.new_label(), done = code.new_label();
+  Id line = globals_.new_id();
+  Id next = globals_.new_id();
+  code.branch(head);
+  code.begin_block(head);
+  code.blocks().back().instructions.push_back(
+      Instruction::make(OpPhi, ulong(), line, {first, before, next, body}));
+  code.branch_if(code.compare(OpULessThanEqual, line, last), body, done);
+  code.begin_block(body);
+  code.emit(OpFunctionCall, globals_.void_type(), {mark(), slot, code.binary(OpIAdd, map, line)});
+  code.blocks().back().instructions.push_back(
+      Instruction::make(OpIAdd, ulong(), next, {line, globals_.u64(1)}));
+  code.branch(head);
+  code.begin_block(done);
+}
+
+Id DeviceCode::touch(uint32_t root) { return touch_function(root, false); }
+Id DeviceCode::touch_span(uint32_t root) { return touch_function(root, true); }
+
+Id DeviceCode::touch_function(uint32_t root, bool span) {
+  std::string name = (span ? "touch_span_" : "touch_") + std::to_string(root);
+  Id& id = made_[name];
+  if (id) return id;
+  mark();
+  NewFunction function = begin(name.c_str(), globals_.void_type(),
+                               {state_type(), buffer_type(), ulong(), ulong()}, &id);
+  Emitter& code = function.code;
+  Id state = function.parameters[0], slot = function.parameters[1];
+  Id address = function.parameters[2], bytes = function.parameters[3];
+  auto word = [&](StateLayout::RootWord w) { return load_word(code, state, state_.root(root, w)); };
+  Id shift = word(StateLayout::shift), line0 = word(StateLayout::line0);
+  Id limit = word(StateLayout::limit), map = word(StateLayout::map);
+
+  if (span) {
+    Id some = code.new_label(), none = code.new_label();
+    code.branch_if(code.compare(OpINotEqual, bytes, globals_.u64(0)), some, none);
+    code.begin_block(none);
+    code.effect(OpReturn, {});
+    code.begin_block(some);
+  }
+  Id offset = code.binary(OpISub, address, word(StateLayout::base));
+  Id first = code.unsigned_max(word(StateLayout::first), code.emit(OpNot, ulong(), {offset}));
+  Id last = code.unsigned_max(word(StateLayout::last), code.binary(OpIAdd, offset, bytes));
+  store_word(code, state, state_.root(root, StateLayout::first), first);
+  store_word(code, state, state_.root(root, StateLayout::last), last);
+
+  auto line_of = [&](Id at) {
+    return code.unsigned_min(
+        code.binary(OpISub, code.binary(OpShiftRightLogical, at, shift), line0), limit);
+  };
+  Id line = line_of(address);
+  if (span) {
+    Id end_address = code.binary(OpISub, code.binary(OpIAdd, address, bytes), globals_.u64(1));
+    mark_lines(code, slot, map, line, line_of(end_address));
+  } else {
+    code.emit(OpFunctionCall, globals_.void_type(), {mark(), slot, code.binary(OpIAdd, map, line)});
+  }
+  code.effect(OpReturn, {});
+  return end(function, id);
+}
+
+}  // namespace pasta::memory

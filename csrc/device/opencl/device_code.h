@@ -1,0 +1,107 @@
+// The functions that instrumented kernels call: counting, marking lines, finding objects, appending
+// to the trace.
+//
+// Each is written into the module once, when first asked for. They are small and marked for
+// inlining; the private *state* of a work-item (an array of 64-bit words, see StateLayout) then
+// becomes registers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "device/opencl/layout.h"
+#include "device/opencl/plan.h"
+#include "device/opencl/spirv/builder.h"
+
+namespace pasta::memory {
+
+// Words of a work-item's private state.
+struct StateLayout {
+  uint32_t counters;
+  uint32_t roots;
+  uint32_t dynamic_sites;
+
+  enum RootWord : uint32_t { base, bytes, line0, limit, map, shift, first, last, kRootWords };
+  uint32_t root(uint32_t number, RootWord word) const {
+    return counters + number * kRootWords + word;
+  }
+  // A run of accesses of a dynamic site to one object: which, and how many so far.
+  uint32_t run_object(uint32_t site) const { return counters + roots * kRootWords + 2 * site; }
+  uint32_t run_length(uint32_t site) const { return run_object(site) + 1; }
+  uint32_t binding() const {
+    return counters + roots * kRootWords + 2 * dynamic_sites;
+  }  // offset from the slot
+  uint32_t work_item() const { return binding() + 1; }
+  uint32_t words() const { return binding() + 2; }
+};
+
+// What a function that finds the object of an address returns when there is none.
+inline constexpr uint64_t kNowhere = ~uint64_t{0};
+
+class DeviceCode {
+ public:
+  // `size_bits`: width of size_t. Finished functions are appended to `functions`.
+  DeviceCode(spirv::Globals& globals, const KernelPlan& plan, uint32_t size_bits,
+             std::vector<spirv::Function>& functions);
+
+  // -- Types and small pieces of code
+  const StateLayout& state_layout() const { return state_; }
+  const SlotLayout& slot_layout() const { return slot_; }
+  spirv::Id ulong() { return globals_.int_type(64); }
+  spirv::Id state_type();   // pointer to the state of a work-item
+  spirv::Id buffer_type();  // pointer to the hidden buffer, or a slot
+  spirv::Id word_pointer(spirv::Emitter& code, spirv::Id state, uint32_t word);
+  spirv::Id load_word(spirv::Emitter& code, spirv::Id state, uint32_t word);
+  void store_word(spirv::Emitter& code, spirv::Id state, uint32_t word, spirv::Id value);
+  // The pointer `offset` bytes behind `buffer`, to 64-bit words or to bytes.
+  spirv::Id byte_at(spirv::Emitter& code, spirv::Id buffer, spirv::Id offset);
+  spirv::Id long_at(spirv::Emitter& code, spirv::Id buffer, spirv::Id offset);
+  // One component of a three-dimensional built-in, as 64 bits; or a scalar one.
+  spirv::Id builtin3(spirv::Emitter& code, spirv::BuiltIn builtin, const char* name,
+                     uint32_t component);
+  spirv::Id builtin1(spirv::Emitter& code, spirv::BuiltIn builtin, const char* name);
+  spirv::Id widen(spirv::Emitter& code, spirv::Id size);  // size_t to 64 bits
+
+  // -- Functions, as they would read in C. `state` and `slot` are the first two parameters of most.
+  spirv::Id add();          // void (slot, ulong offset, ulong value): atomically
+  spirv::Id raise();        // void (slot, ulong offset, ulong value): atomically to at least value
+  spirv::Id flush_add();    // void (slot, ulong offset, ulong value): add() once a sub-group
+  spirv::Id flush_raise();  // void (slot, ulong offset, ulong value)
+  spirv::Id mark();         // void (slot, ulong offset): the byte there becomes 1
+  // void (state, slot, ulong address, ulong bytes): the access touches a root
+  spirv::Id touch(uint32_t root);       // within one line
+  spirv::Id touch_span(uint32_t root);  // any number of lines
+  // ulong (state, slot, ulong address, ulong bytes): touches the object there and returns its
+  // number: a root, or roots + range, or kNowhere
+  spirv::Id reach(const std::vector<uint32_t>& candidates);
+  spirv::Id tally();  // void (state, slot, ulong *object, ulong *length, ulong site, ulong object)
+  spirv::Id trace();  // void (state, slot, ulong site, ulong address)
+
+ private:
+  using Parameters = std::vector<spirv::Id>;
+  // Starts a function with a first block; finish() with a return adds it to the module.
+  spirv::NewFunction begin(const char* name, spirv::Id result, const Parameters& parameters,
+                           spirv::Id* id);
+  spirv::Id end(spirv::NewFunction& function, spirv::Id id);
+  spirv::Id flush(const char* name, spirv::Op group_operation, spirv::Id by_one);
+  spirv::Id touch_function(uint32_t root, bool span);
+  void mark_lines(spirv::Emitter& code, spirv::Id slot, spirv::Id map, spirv::Id first,
+                  spirv::Id last);
+  spirv::Id find_range();
+  spirv::Id touch_range();  // void (state, slot, ulong range, ulong address, ulong bytes)
+  spirv::Id object_offset(spirv::Emitter& code, spirv::Id state, spirv::Id object);
+  spirv::Id binding_word(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t word);
+
+  spirv::Globals& globals_;
+  const KernelPlan& plan_;
+  uint32_t size_bits_;
+  std::vector<spirv::Function>& functions_;
+  SlotLayout slot_;
+  StateLayout state_;
+  std::map<std::string, spirv::Id> made_;
+  std::map<std::vector<uint32_t>, spirv::Id> reach_;
+};
+
+}  // namespace pasta::memory

@@ -1,0 +1,469 @@
+#include "device/opencl/kernel_writer.h"
+
+namespace pasta::memory {
+
+using namespace spirv;
+
+namespace {
+
+// Kernels that would grow beyond this by inlining all calls are left to the driver's judgement.
+constexpr uint64_t kMaxInlinedInstructions = 20000;
+
+// Instructions of each instance with its calls expanded.
+uint64_t inlined_size(const CallTree& tree) {
+  std::vector<uint64_t> size(tree.instances.size());
+  for (size_t i = tree.instances.size(); i-- > 0;) {
+    const Instance& instance = tree.instances[i];
+    for (const Block& block : instance.function->blocks) size[i] += block.instructions.size();
+    for (const auto& [at, callee] : instance.calls) {
+      size[i] = std::min(size[i] + size[callee], 2 * kMaxInlinedInstructions);
+    }
+  }
+  return size.front();
+}
+
+// An access of this size and alignment stays within one 64-byte line.
+bool fits_a_line(const Access& access) {
+  bool power_of_two = (access.bytes & (access.bytes - 1)) == 0;
+  return access.form == AccessForm::fixed && power_of_two && access.bytes <= (1u << kLineShift) &&
+         access.alignment >= access.bytes;
+}
+
+}  // namespace
+
+KernelWriter::KernelWriter(const Source& source, const CallTree& tree, Globals& globals)
+    : source_(source),
+      tree_(tree),
+      plan_(tree.plan),
+      globals_(globals),
+      device_(globals, tree.plan, source.types.address_bytes() * 8, functions_) {}
+
+std::vector<Function> KernelWriter::write() {
+  inline_all_ = inlined_size(tree_) <= kMaxInlinedInstructions;
+  for (size_t i = 0; i < tree_.instances.size(); ++i) instance_ids_.push_back(globals_.new_id());
+  std::vector<Function> bodies;
+  for (size_t i = 0; i < tree_.instances.size(); ++i)
+    bodies.push_back(instance(tree_.instances[i], instance_ids_[i]));
+  std::vector<Function> all;
+  all.push_back(wrapper(*tree_.instances.front().function, instance_ids_.front()));
+  for (Function& body : bodies) all.push_back(std::move(body));
+  for (Function& helper : functions_) all.push_back(std::move(helper));
+  return all;
+}
+
+bool KernelWriter::is_addressed(const Root& root) const {
+  return root.space == Space::global || root.space == Space::constant || root.space == Space::local;
+}
+
+// -- The kernel itself
+// -----------------------------------------------------------------------------
+
+Function KernelWriter::wrapper(const Function& kernel, Id body) {
+  Function wrapper;
+  std::vector<Id> types;
+  std::vector<Id> arguments;
+  for (const Instruction* parameter : kernel.parameters()) {
+    types.push_back(parameter->type());
+    arguments.push_back(parameter->result());
+  }
+  Id buffer = globals_.new_id(), launch = globals_.new_id();
+  types.push_back(device_.buffer_type());
+  types.push_back(device_.ulong());
+  Id type = globals_.function_type(globals_.void_type(), types);
+  wrapper.head.push_back(
+      Instruction::make(OpFunction, globals_.void_type(), kernel.id(), {0, type}));
+  for (const Instruction* parameter : kernel.parameters()) wrapper.head.push_back(*parameter);
+  wrapper.head.push_back(Instruction::make(OpFunctionParameter, device_.buffer_type(), buffer, {}));
+  wrapper.head.push_back(Instruction::make(OpFunctionParameter, device_.ulong(), launch, {}));
+  globals_.name(buffer, "pasta_buffer");
+  globals_.name(launch, "pasta_launch");
+
+  Emitter code(globals_);
+  code.begin_block(code.new_label());
+  Id state = code.emit(OpVariable, device_.state_type(), {StorageFunction});
+  Id unit = globals_.u64(kUnit);
+  Id slot_offset =
+      code.binary(OpIMul, code.binary(OpBitwiseAnd, launch, globals_.u64(0xffffffff)), unit);
+  Id binding_at =
+      code.binary(OpIMul, code.binary(OpShiftRightLogical, launch, globals_.u64(32)), unit);
+  Id slot = device_.byte_at(code, buffer, slot_offset);
+  set_up(code, state, slot, code.binary(OpISub, binding_at, slot_offset));
+  publish_facts(code, state, slot);
+  std::vector<uint32_t> call{body};
+  call.insert(call.end(), arguments.begin(), arguments.end());
+  call.push_back(state);
+  call.push_back(slot);
+  code.emit(OpFunctionCall, globals_.void_type(), call);
+  tear_down(code, state, slot);
+  code.effect(OpReturn, {});
+  wrapper.blocks = std::move(code.blocks());
+  wrapper.tail.push_back(Instruction::make(OpFunctionEnd, {}));
+  return wrapper;
+}
+
+void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
+  const StateLayout& layout = device_.state_layout();
+  Id zero = globals_.u64(0), one = globals_.u64(1);
+  for (uint32_t c = 0; c < layout.counters; ++c) device_.store_word(code, state, c, zero);
+  device_.store_word(code, state, layout.binding(), binding_offset);
+  for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
+    const Root& root = plan_.roots[k];
+    if (!is_addressed(root)) continue;
+    auto field = [&](uint32_t number) {
+      uint64_t word = kBindingObjects + uint64_t{k} * kBindingObjectWords + number;
+      Id offset = code.binary(OpIAdd, binding_offset, globals_.u64(word * kWord));
+      return code.load(device_.ulong(), device_.long_at(code, slot, offset), kWord);
+    };
+    auto set = [&](StateLayout::RootWord word, Id value) {
+      device_.store_word(code, state, layout.root(k, word), value);
+      return value;
+    };
+    Id base =
+        set(StateLayout::base, code.binary(OpISub, code.address(root_pointer(root)), field(0)));
+    Id bytes = set(StateLayout::bytes, field(1));
+    set(StateLayout::map, field(2));
+    Id shift = set(StateLayout::shift, field(3));
+    Id line0 = set(StateLayout::line0, code.binary(OpShiftRightLogical, base, shift));
+    Id end = code.binary(OpISub, code.binary(OpIAdd, base, bytes), one);
+    Id granules = code.binary(
+        OpIAdd, code.binary(OpISub, code.binary(OpShiftRightLogical, end, shift), line0), one);
+    set(StateLayout::limit, code.select(code.compare(OpIEqual, bytes, zero), zero, granules));
+    set(StateLayout::first, zero);
+    set(StateLayout::last, zero);
+  }
+  for (uint32_t d = 0; d < layout.dynamic_sites; ++d) {
+    device_.store_word(code, state, layout.run_object(d), globals_.u64(kNowhere));
+    device_.store_word(code, state, layout.run_length(d), zero);
+  }
+  if (plan_.reducers.trace) {
+    auto group = [&](uint32_t c) {
+      return device_.builtin3(code, BuiltInWorkgroupId, "__spirv_BuiltInWorkgroupId", c);
+    };
+    auto groups = [&](uint32_t c) {
+      return device_.builtin3(code, BuiltInNumWorkgroups, "__spirv_BuiltInNumWorkgroups", c);
+    };
+    auto size = [&](uint32_t c) {
+      return device_.builtin3(code, BuiltInEnqueuedWorkgroupSize,
+                              "__spirv_BuiltInEnqueuedWorkgroupSize", c);
+    };
+    Id row = code.binary(OpIAdd, code.binary(OpIMul, group(2), groups(1)), group(1));
+    Id linear = code.binary(OpIAdd, code.binary(OpIMul, row, groups(0)), group(0));
+    Id volume = code.binary(OpIMul, code.binary(OpIMul, size(0), size(1)), size(2));
+    Id local =
+        device_.builtin1(code, BuiltInLocalInvocationIndex, "__spirv_BuiltInLocalInvocationIndex");
+    device_.store_word(code, state, layout.work_item(),
+                       code.binary(OpIAdd, code.binary(OpIMul, linear, volume), local));
+  }
+}
+
+// The first work-item tells the host what only the device knows.
+void KernelWriter::publish_facts(Emitter& code, Id state, Id slot) {
+  Id item = device_.builtin1(code, BuiltInGlobalLinearId, "__spirv_BuiltInGlobalLinearId");
+  Id first = code.new_label(), rest = code.new_label();
+  code.branch_if(code.compare(OpIEqual, item, globals_.u64(0)), first, rest);
+  code.begin_block(first);
+  auto put = [&](uint32_t word, Id value) {
+    code.store(device_.long_at(code, slot, globals_.u64(uint64_t{word} * kWord)), value, kWord);
+  };
+  for (uint32_t c = 0; c < 3; ++c) {
+    put(kSlotLocalSize + c, device_.builtin3(code, BuiltInEnqueuedWorkgroupSize,
+                                             "__spirv_BuiltInEnqueuedWorkgroupSize", c));
+  }
+  for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
+    if (!is_addressed(plan_.roots[k])) continue;
+    uint32_t base = device_.state_layout().root(k, StateLayout::base);
+    put(device_.slot_layout().base(k), device_.load_word(code, state, base));
+  }
+  code.branch(rest);
+  code.begin_block(rest);
+}
+
+void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
+  const StateLayout& layout = device_.state_layout();
+  const SlotLayout& slot_layout = device_.slot_layout();
+  if (layout.counters) {
+    auto group = [&](uint32_t c) {
+      return device_.builtin3(code, BuiltInWorkgroupId, "__spirv_BuiltInWorkgroupId", c);
+    };
+    Id sum = code.binary(OpIAdd, code.binary(OpIAdd, group(0), group(1)), group(2));
+    Id shard = code.binary(OpBitwiseAnd, sum, globals_.u64(kShards - 1));
+    Id row = code.binary(OpIMul, shard, globals_.u64(uint64_t{slot_layout.row_words()} * kWord));
+    for (uint32_t c = 0; c < layout.counters; ++c) {
+      Id offset =
+          code.binary(OpIAdd, row, globals_.u64(uint64_t{slot_layout.counter(0, c)} * kWord));
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.flush_add(), slot, offset, device_.load_word(code, state, c)});
+    }
+  }
+  for (uint32_t k = 0; plan_.reducers.lines && k < plan_.roots.size(); ++k) {
+    Space space = plan_.roots[k].space;
+    if (space != Space::global && space != Space::constant) continue;
+    for (bool last : {false, true}) {
+      uint32_t word = last ? slot_layout.last(k) : slot_layout.first(k);
+      uint32_t from = layout.root(k, last ? StateLayout::last : StateLayout::first);
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.flush_raise(), slot, globals_.u64(uint64_t{word} * kWord),
+                 device_.load_word(code, state, from)});
+    }
+  }
+  for (const Site& site : plan_.sites) {
+    if (site.dynamic == kNone) continue;
+    // An object that no access can have ends the run.
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {device_.tally(), state, slot,
+               device_.word_pointer(code, state, layout.run_object(site.dynamic)),
+               device_.word_pointer(code, state, layout.run_length(site.dynamic)),
+               globals_.u64(site.dynamic), globals_.u64(kNowhere - 1)});
+  }
+}
+
+// -- Functions of the program
+// ----------------------------------------------------------------------
+
+Function KernelWriter::instance(const Instance& instance, Id id) {
+  const Function& original = *instance.function;
+  Ids ids;
+  std::vector<Id> types;
+  for (const Instruction* parameter : original.parameters()) {
+    ids[parameter->result()] = globals_.new_id();
+    types.push_back(parameter->type());
+  }
+  types.push_back(device_.state_type());
+  types.push_back(device_.buffer_type());
+  state_ = globals_.new_id();
+  slot_ = globals_.new_id();
+  for (const Block& block : original.blocks) {
+    for (const Instruction& instruction : block.instructions) {
+      if (Id result = instruction.result()) ids[result] = globals_.new_id();
+    }
+  }
+
+  Function copy;
+  uint32_t control = original.control();
+  if (inline_all_ && !(control & kFunctionDontInline)) control |= kFunctionInline;
+  Id type = globals_.function_type(original.return_type(), types);
+  copy.head.push_back(Instruction::make(OpFunction, original.return_type(), id, {control, type}));
+  for (const Instruction* parameter : original.parameters()) {
+    copy.head.push_back(
+        Instruction::make(OpFunctionParameter, parameter->type(), ids[parameter->result()], {}));
+  }
+  copy.head.push_back(Instruction::make(OpFunctionParameter, device_.state_type(), state_, {}));
+  copy.head.push_back(Instruction::make(OpFunctionParameter, device_.buffer_type(), slot_, {}));
+  for (uint32_t b = 0; b < original.blocks.size(); ++b) {
+    copy.blocks.push_back({ids[original.blocks[b].label], block(instance, b, ids)});
+  }
+  copy.tail.push_back(Instruction::make(OpFunctionEnd, {}));
+  copy_decorations(ids);
+  auto name = source_.names.find(original.id());
+  if (name != source_.names.end()) globals_.name(id, name->second);
+  return copy;
+}
+
+std::vector<Instruction> KernelWriter::block(const Instance& instance, uint32_t number,
+                                             const Ids& ids) {
+  const auto& instructions = instance.function->blocks[number].instructions;
+  uint32_t in_class = instance.classes[number];
+  uint32_t counter = instance.class_counters[in_class];
+  for (uint32_t earlier = 0; earlier < number && counter != kNone; ++earlier) {
+    if (instance.classes[earlier] == in_class) counter = kNone;  // counted there
+  }
+  Emitter code(globals_);
+  bool counted = counter == kNone;
+  auto next_access = instance.accesses.begin();
+  while (next_access != instance.accesses.end() && next_access->block < number) ++next_access;
+
+  for (uint32_t i = 0; i < instructions.size(); ++i) {
+    Instruction copy = instructions[i];
+    uint16_t op = copy.opcode();
+    if (copy.is_debug_line()) continue;
+    if (!counted && op != OpLabel && op != OpPhi && op != OpVariable) {
+      count(code, counter, globals_.u64(1));
+      counted = true;
+    }
+    for (; next_access != instance.accesses.end() && next_access->block == number &&
+           next_access->instruction == i;
+         ++next_access) {
+      access(code, *next_access, ids);
+    }
+    uint32_t literal_words = op == OpSwitch ? switch_literal_words(source_.definitions, copy) : 0;
+    auto call = instance.calls.find({number, i});
+    copy.for_each_id(literal_words, [&](uint32_t& id) {
+      auto renamed = ids.find(id);
+      if (renamed != ids.end()) id = renamed->second;
+    });
+    if (call != instance.calls.end()) {
+      copy.set_operand(0, instance_ids_[call->second]);
+      copy.append(state_);
+      copy.append(slot_);
+    }
+    code.instructions().push_back(std::move(copy));
+  }
+  return std::move(code.instructions());
+}
+
+void KernelWriter::copy_decorations(const Ids& ids) {
+  auto& annotations = globals_.module().section(Section::annotations);
+  std::vector<Instruction> copies;
+  for (Instruction& decoration : annotations) {
+    uint16_t op = decoration.opcode();
+    if (op == OpGroupDecorate) {
+      size_t targets = decoration.operand_count();
+      for (size_t o = 1; o < targets; ++o) {
+        auto target = ids.find(decoration.operand(o));
+        if (target != ids.end()) decoration.append(target->second);
+      }
+      continue;
+    }
+    if (op != OpDecorate && op != OpDecorateId && op != OpDecorateString) continue;
+    auto target = ids.find(decoration.operand(0));
+    if (target == ids.end() || decoration.operand(1) == DecorationLinkageAttributes) continue;
+    copies.push_back(decoration);
+    copies.back().set_operand(0, target->second);
+  }
+  annotations.insert(annotations.end(), copies.begin(), copies.end());
+}
+
+void KernelWriter::count(Emitter& code, uint32_t counter, Id amount) {
+  Id place = device_.word_pointer(code, state_, counter);
+  code.store(place, code.binary(OpIAdd, code.load(device_.ulong(), place, kWord), amount), kWord);
+}
+
+// -- Accesses
+// --------------------------------------------------------------------------------------
+
+void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids& ids) {
+  const Access& access = found.access;
+  if (access.form == AccessForm::opaque) return;
+  auto renamed = [&](Id id) {
+    auto copy = ids.find(id);
+    return copy == ids.end() ? id : copy->second;
+  };
+  auto as_ulong = [&](Id id) {
+    const Instruction& type = source_.definitions.at(source_.definitions.at(id).type());
+    if (type.opcode() != OpTypeInt) throw Malformed("a size that is no integer");
+    return type.operand(0) == 64 ? renamed(id)
+                                 : code.emit(OpUConvert, device_.ulong(), {renamed(id)});
+  };
+  auto address = [&] {
+    // A generic pointer's integer value may carry tags: look through the cast that made it.
+    Id pointer = access.pointer;
+    const Instruction& definition = source_.definitions.at(pointer);
+    if (definition.opcode() == OpPtrCastToGeneric) pointer = definition.operand(0);
+    Id base = code.address(renamed(pointer));
+    if (!access.index) return base;
+    return code.binary(
+        OpIAdd, base,
+        code.binary(OpIMul, as_ulong(access.index), globals_.u64(access.index_bytes)));
+  };
+  switch (access.form) {
+    case AccessForm::fixed: {
+      const Site& site = plan_.sites[found.site];
+      bool local = site.space == Space::local && site.dynamic == kNone;
+      bool lines = plan_.reducers.lines && !local;
+      if (!lines && !plan_.reducers.trace && site.dynamic == kNone) return;
+      touch(code, state_, slot_, found.site, address(), globals_.u64(access.bytes),
+            fits_a_line(access));
+      break;
+    }
+    case AccessForm::sized: {
+      Id bytes = as_ulong(access.count);
+      count(code, found.amount, bytes);
+      touch(code, state_, slot_, found.site, address(), bytes, false);
+      break;
+    }
+    case AccessForm::elements: {
+      Id item = device_.builtin1(code, BuiltInLocalInvocationIndex,
+                                 "__spirv_BuiltInLocalInvocationIndex");
+      Id is_first = code.compare(OpIEqual, item, globals_.u64(0));
+      Id elements = code.select(is_first, as_ulong(access.count), globals_.u64(0));
+      count(code, found.amount, elements);
+      Id step = globals_.u64(access.bytes);
+      if (access.stride) step = code.binary(OpIMul, as_ulong(access.stride), step);
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {element_loop(found.site), state_, slot_, address(), elements, step});
+      break;
+    }
+    case AccessForm::opaque: break;
+  }
+}
+
+void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id address, Id bytes,
+                         bool within_line) {
+  const Site& site = plan_.sites[number];
+  const StateLayout& layout = device_.state_layout();
+  if (site.dynamic != kNone) {
+    Id object = code.emit(OpFunctionCall, device_.ulong(),
+                          {device_.reach(site.candidates), state, slot, address, bytes});
+    if (site.first_hit == kNone) {
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.tally(), state, slot,
+                 device_.word_pointer(code, state, layout.run_object(site.dynamic)),
+                 device_.word_pointer(code, state, layout.run_length(site.dynamic)),
+                 globals_.u64(site.dynamic), object});
+    } else {
+      for (uint32_t i = 0; i < site.candidates.size(); ++i) {
+        Id hit = code.compare(OpIEqual, object, globals_.u64(site.candidates[i]));
+        Id place = device_.word_pointer(code, state, site.first_hit + i);
+        Id sum = code.binary(OpIAdd, code.load(device_.ulong(), place, kWord),
+                             code.select(hit, globals_.u64(1), globals_.u64(0)));
+        code.store(place, sum, kWord);
+      }
+      // Ranges go to the table; what has a counter of its own, nowhere.
+      Id is_range = code.compare(OpUGreaterThanEqual, object, globals_.u64(layout.roots));
+      Id tabled = code.select(is_range, object, globals_.u64(kNowhere));
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.tally(), state, slot,
+                 device_.word_pointer(code, state, layout.run_object(site.dynamic)),
+                 device_.word_pointer(code, state, layout.run_length(site.dynamic)),
+                 globals_.u64(site.dynamic), tabled});
+    }
+  } else if (site.root != kNone && plan_.reducers.lines &&
+             (site.space == Space::global || site.space == Space::constant)) {
+    Id function = within_line ? device_.touch(site.root) : device_.touch_span(site.root);
+    code.emit(OpFunctionCall, globals_.void_type(), {function, state, slot, address, bytes});
+  }
+  if (plan_.reducers.trace) {
+    // Local memory has no address that means anything outside: offsets then, where the variable is
+    // known.
+    if (site.space == Space::local && site.root != kNone) {
+      address =
+          code.binary(OpISub, address,
+                      device_.load_word(code, state, layout.root(site.root, StateLayout::base)));
+    }
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {device_.trace(), state, slot, globals_.u64(number), address});
+  }
+}
+
+Id KernelWriter::element_loop(uint32_t site) {
+  Id id = globals_.new_id();
+  NewFunction function(globals_, id, globals_.void_type(),
+                       {device_.state_type(), device_.buffer_type(), device_.ulong(),
+                        device_.ulong(), device_.ulong()},
+                       kFunctionInline);
+  Emitter& code = function.code;
+  Id state = function.parameters[0], slot = function.parameters[1],
+     address = function.parameters[2];
+  Id elements = function.parameters[3], step = function.parameters[4];
+  Id entry = code.new_label(), head = code.new_label(), body = code.new_label(),
+     done = code.new_label();
+  Id index = globals_.new_id(), next = globals_.new_id(), zero = globals_.u64(0);
+  code.begin_block(entry);
+  code.branch(head);
+  code.begin_block(head);
+  code.blocks().back().instructions.push_back(
+      Instruction::make(OpPhi, device_.ulong(), index, {zero, entry, next, body}));
+  code.branch_if(code.compare(OpULessThan, index, elements), body, done);
+  code.begin_block(body);
+  Id at = code.binary(OpIAdd, address, code.binary(OpIMul, index, step));
+  touch(code, state, slot, site, at, globals_.u64(plan_.sites[site].bytes), false);
+  code.blocks().back().instructions.push_back(
+      Instruction::make(OpIAdd, device_.ulong(), next, {index, globals_.u64(1)}));
+  code.branch(head);
+  code.begin_block(done);
+  code.effect(OpReturn, {});
+  functions_.push_back(function.finish());
+  return id;
+}
+
+}  // namespace pasta::memory

@@ -1,0 +1,55 @@
+// Writes one instrumented kernel: its wrapper and the instances of its call tree.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "device/opencl/calltree.h"
+#include "device/opencl/device_code.h"
+#include "device/opencl/spirv/builder.h"
+
+namespace pasta::memory {
+
+class KernelWriter {
+ public:
+  KernelWriter(const Source& source, const CallTree& tree, spirv::Globals& globals);
+
+  // The functions to add to the module. The first takes the place of the kernel: it has its id, and
+  // its parameters have theirs, so that entry point, execution modes and decorations stay as they
+  // are.
+  std::vector<spirv::Function> write();
+
+ private:
+  using Ids = std::map<spirv::Id, spirv::Id>;
+
+  spirv::Function wrapper(const spirv::Function& kernel, spirv::Id body);
+  void set_up(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id binding_offset);
+  void publish_facts(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
+  void tear_down(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
+
+  spirv::Function instance(const Instance& instance, spirv::Id id);
+  std::vector<spirv::Instruction> block(const Instance& instance, uint32_t number, const Ids& ids);
+  void copy_decorations(const Ids& ids);
+  void count(spirv::Emitter& code, uint32_t counter, spirv::Id amount);
+
+  void access(spirv::Emitter& code, const InstanceAccess& found, const Ids& ids);
+  // One access at an address: straight-line code.
+  void touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
+             spirv::Id address, spirv::Id bytes, bool within_line);
+  // void (state, slot, ulong address, ulong count, ulong stride): touch() for each element
+  spirv::Id element_loop(uint32_t site);
+  bool is_addressed(const Root& root) const;
+  spirv::Id root_pointer(const Root& root) const { return root.id; }
+
+  const Source& source_;
+  const CallTree& tree_;
+  const KernelPlan& plan_;
+  spirv::Globals& globals_;
+  std::vector<spirv::Function> functions_;
+  DeviceCode device_;
+  std::vector<spirv::Id> instance_ids_;
+  bool inline_all_ = true;
+  spirv::Id state_ = 0, slot_ = 0;  // parameters of the instance that is being written
+};
+
+}  // namespace pasta::memory

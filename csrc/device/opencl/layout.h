@@ -1,0 +1,78 @@
+// Where everything lies in the hidden buffer: the one agreement between instrumented kernels and
+// the host.
+//
+//   hidden buffer, 64-byte units                             launch word (second hidden argument)
+//   ┌──────────────────────────────┬──── · · ────┬─────────┐  low 32 bits:  unit at which the slot
+//   begins │ slot │ slot │ slot │ …     → │             │ ←  bind.│  high 32 bits: unit at which
+//   the binding begins └──────────────────────────────┴──── · · ────┴─────────┘
+//
+// A *binding* says what the arguments of a launch are. The host writes it once and any number of
+// launches with the same arguments share it. A *slot* takes the results of one launch and is zero
+// before it. Both are 64-bit words.
+//
+//   slot   0        accesses that wanted a place in the trace (more than it holds: the rest are
+//   lost)
+//          1..3     work-group size as enqueued: the runtime may have chosen it
+//          4..7     0
+//          8..      of root k (K roots): base[k] address of its first byte, as the device sees it
+//                   first[k] ~(offset of the first byte touched); last[k] offset behind the last;
+//                   0: untouched
+//          counters 8 rows of C words, one row a shard; a row begins at a multiple of 8 words
+//   then, at offsets that the binding gives,
+//          table    dynamic site d, object o: accesses[d * stride + o]; o < K are roots, then
+//          ranges extents  of range r: first, last, as above maps     one byte a granule (2^shift
+//          bytes of address): 1 if touched; a last byte takes strays trace    records of 16 bytes:
+//          u64 address, u64 work-item << 24 | site
+//
+//   binding 0 trace offset in the slot, bytes    1 records that the trace can hold
+//           2 ranges (R)                         3 table offset in the slot, bytes
+//           4 stride of the table, words         5 extents offset in the slot, bytes
+//           6,7 0
+//           8 + 4 k      root k:  bytes by which its pointer lies behind the object's start,
+//           object's bytes,
+//                        map offset in the slot, shift
+//           8 + 4 (K+r)  range r, sorted by address:  first address, bytes, map offset in the slot,
+//           shift
+#pragma once
+
+#include <cstdint>
+
+namespace pasta::memory {
+
+inline constexpr uint64_t kUnit = 64;      // bytes
+inline constexpr uint32_t kWord = 8;       // bytes
+inline constexpr uint32_t kShards = 8;     // work-groups spread their atomics over these
+inline constexpr uint32_t kLineShift = 6;  // log2 of a line's bytes
+inline constexpr uint32_t kPageShift = 12;
+
+inline constexpr uint32_t kSlotTraceWanted = 0;
+inline constexpr uint32_t kSlotLocalSize = 1;
+inline constexpr uint32_t kSlotRoots = 8;
+
+struct SlotLayout {
+  uint32_t roots;
+  uint32_t counters;
+
+  uint32_t base(uint32_t root) const { return kSlotRoots + root; }
+  uint32_t first(uint32_t root) const { return kSlotRoots + roots + root; }
+  uint32_t last(uint32_t root) const { return kSlotRoots + 2 * roots + root; }
+  uint32_t row_words() const { return (counters + 7) / 8 * 8; }
+  uint32_t counter(uint32_t shard, uint32_t number) const {
+    return (kSlotRoots + 3 * roots + 7) / 8 * 8 + shard * row_words() + number;
+  }
+  uint32_t fixed_words() const { return counter(kShards, 0); }
+};
+
+inline constexpr uint32_t kBindingTrace = 0;
+inline constexpr uint32_t kBindingTraceRecords = 1;
+inline constexpr uint32_t kBindingRanges = 2;
+inline constexpr uint32_t kBindingTable = 3;
+inline constexpr uint32_t kBindingStride = 4;
+inline constexpr uint32_t kBindingExtents = 5;
+inline constexpr uint32_t kBindingObjects = 8;
+inline constexpr uint32_t kBindingObjectWords = 4;  // delta or address, bytes, map, shift
+
+inline constexpr uint32_t kTraceRecordBytes = 16;
+inline constexpr uint32_t kTraceSiteBits = 24;
+
+}  // namespace pasta::memory

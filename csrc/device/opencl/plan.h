@@ -1,0 +1,82 @@
+// What the host knows of an instrumented kernel: its memory roots, its sites, and how to count
+// them.
+//
+// A *root* is where a pointer comes from: a kernel argument or a program-scope variable. A *site*
+// is one access instruction, in one calling context. Sites are not counted one by one: blocks are,
+// and not even all of them (see spirv/cfg.h), so the executions of a site are a sum over counters.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/opencl/access.h"
+
+namespace pasta::memory {
+
+enum class Space : uint8_t { unknown, global, local, constant, image, pipe, generic };
+
+struct Root {
+  Space space = Space::unknown;
+  std::optional<uint32_t> argument;  // index of the kernel argument; null for a variable
+  std::string name;                  // of the variable, where the module tells it
+  uint64_t bytes = 0;                // of a variable; the host knows those of an argument
+  spirv::Id id = 0;  // in the original module: the kernel's parameter, or the variable
+};
+
+// Sum of counter * factor. Counter kWorkItems stands for the number of work-items of the launch.
+struct CountTerm {
+  uint32_t counter;
+  uint64_t factor;
+};
+inline constexpr uint32_t kWorkItems = ~0u;
+using CountSum = std::vector<CountTerm>;
+
+inline constexpr uint32_t kNone = ~0u;
+
+struct Site {
+  AccessKind kind;
+  AccessForm form;
+  Space space;
+  uint64_t bytes;            // per execution; per element for copies of many; 0 for images
+  uint32_t root = kNone;     // when known before the launch
+  uint32_t dynamic = kNone;  // number of the site among those resolved at run time
+  std::vector<uint32_t>
+      candidates;  // of a dynamic site: roots in the order in which they are tried
+  uint32_t first_hit =
+      kNone;            // counters first_hit + i: accesses to candidates[i]; kNone: see the table
+  CountSum executions;  // by a work-item; for async copies, elements copied
+  CountSum units;       // bytes = units * bytes
+  std::string function;
+  uint32_t block = 0;        // position of the block in its function
+  uint32_t instruction = 0;  // position in the function: the order of the source
+  uint16_t opcode = 0;
+  std::string file;
+  uint32_t line = 0, column = 0;  // 0: unknown
+};
+
+// What is reduced while the kernel runs. Executions and objects always are.
+struct Reducers {
+  bool lines = true;   // 64-byte lines and pages touched, first and last byte
+  bool trace = false;  // every access, appended to a bounded buffer
+
+  // How the device can add: both must be there for it, else a slower way is taken.
+  bool int64_atomics = true;
+  bool sub_groups = true;
+};
+
+struct KernelPlan {
+  std::string name;
+  uint32_t argument_count = 0;  // of the program; the hidden buffer and the launch word follow
+  Reducers reducers;
+  std::vector<Root> roots;
+  std::vector<Site> sites;
+  uint32_t counters = 0;
+  uint32_t dynamic_sites = 0;
+
+  uint32_t buffer_argument() const { return argument_count; }      // cl_mem or SVM pointer
+  uint32_t launch_argument() const { return argument_count + 1; }  // cl_ulong, see Arena
+};
+
+}  // namespace pasta::memory

@@ -1,0 +1,152 @@
+#include "device/opencl/spirv/cfg.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+namespace pasta::spirv {
+namespace {
+
+// The relation below costs blocks x (blocks + edges); larger functions count every block.
+constexpr size_t kMaxBlocks = 1024;
+
+using Graph = std::vector<std::vector<uint32_t>>;
+using Set = std::vector<bool>;
+
+Graph successors(const Definitions& definitions, const Function& function) {
+  std::unordered_map<Id, uint32_t> number;
+  for (uint32_t i = 0; i < function.blocks.size(); ++i) number[function.blocks[i].label] = i;
+  auto at = [&](Id label) {
+    auto found = number.find(label);
+    if (found == number.end()) throw Malformed("branch to a block that is not in the function");
+    return found->second;
+  };
+  Graph graph(function.blocks.size());
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    const Instruction& last = function.blocks[i].instructions.back();
+    switch (last.opcode()) {
+      case OpBranch: graph[i] = {at(last.operand(0))}; break;
+      case OpBranchConditional: graph[i] = {at(last.operand(1)), at(last.operand(2))}; break;
+      case OpSwitch: {
+        graph[i] = {at(last.operand(1))};
+        uint32_t literal = switch_literal_words(definitions, last);
+        for (size_t o = 2 + literal; o < last.operand_count(); o += literal + 1)
+          graph[i].push_back(at(last.operand(o)));
+        break;
+      }
+      default: break;
+    }
+  }
+  return graph;
+}
+
+Graph reversed(const Graph& graph) {
+  Graph back(graph.size());
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    for (uint32_t to : graph[i]) back[to].push_back(i);
+  }
+  return back;
+}
+
+// Blocks that can be reached from `starts` without passing `avoided`.
+Set reach(const Graph& graph, const std::vector<uint32_t>& starts, uint32_t avoided) {
+  Set seen(graph.size());
+  std::vector<uint32_t> work;
+  auto visit = [&](uint32_t block) {
+    if (block == avoided || seen[block]) return;
+    seen[block] = true;
+    work.push_back(block);
+  };
+  for (uint32_t start : starts) visit(start);
+  while (!work.empty()) {
+    uint32_t block = work.back();
+    work.pop_back();
+    for (uint32_t to : graph[block]) visit(to);
+  }
+  return seen;
+}
+
+// Blocks on a cycle that does not pass `avoided`: strongly connected components (Tarjan), with a
+// stack of our own.
+Set on_cycle(const Graph& graph, uint32_t avoided) {
+  size_t n = graph.size();
+  Set result(n), active(n);
+  std::vector<uint32_t> order(n, 0), low(n, 0), component, next_edge(n, 0), path;
+  uint32_t counter = 0;
+  for (uint32_t root = 0; root < n; ++root) {
+    if (root == avoided || order[root]) continue;
+    path.push_back(root);
+    while (!path.empty()) {
+      uint32_t block = path.back();
+      if (order[block] == 0) {
+        order[block] = low[block] = ++counter;
+        active[block] = true;
+        component.push_back(block);
+      }
+      bool descended = false;
+      while (next_edge[block] < graph[block].size()) {
+        uint32_t to = graph[block][next_edge[block]++];
+        if (to == avoided) continue;
+        if (to == block) result[block] = true;
+        if (order[to] == 0) {
+          path.push_back(to);
+          descended = true;
+          break;
+        }
+        if (active[to]) low[block] = std::min(low[block], order[to]);
+      }
+      if (descended) continue;
+      path.pop_back();
+      if (!path.empty()) low[path.back()] = std::min(low[path.back()], low[block]);
+      if (low[block] != order[block]) continue;
+      bool several = component.back() != block;
+      for (uint32_t member = ~0u; member != block;) {
+        member = component.back();
+        component.pop_back();
+        active[member] = false;
+        if (several) result[member] = true;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<uint32_t> count_classes(const Definitions& definitions, const Function& function) {
+  Graph graph = successors(definitions, function);
+  uint32_t n = static_cast<uint32_t>(graph.size());
+  std::vector<uint32_t> classes(n);
+  if (n > kMaxBlocks) {
+    for (uint32_t i = 0; i < n; ++i) classes[i] = i;
+    return classes;
+  }
+  Graph back = reversed(graph);
+  std::vector<uint32_t> exits;
+  for (uint32_t i = 0; i < n; ++i) {
+    uint16_t last = function.blocks[i].instructions.back().opcode();
+    if (last == OpReturn || last == OpReturnValue) exits.push_back(i);
+  }
+  std::vector<Set> without_from_entry(n), without_to_exit(n), cycles_without(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    without_from_entry[i] = reach(graph, {0}, i);
+    without_to_exit[i] = reach(back, exits, i);
+    cycles_without[i] = on_cycle(graph, i);
+  }
+  auto equally_often = [&](uint32_t a, uint32_t b) {
+    bool a_dominates = !without_from_entry[a][b];
+    bool b_post_dominates = !without_to_exit[b][a];
+    return a_dominates && b_post_dominates && !cycles_without[a][b] && !cycles_without[b][a];
+  };
+  std::vector<uint32_t> representatives;
+  for (uint32_t i = 0; i < n; ++i) {
+    auto same = std::find_if(representatives.begin(), representatives.end(), [&](uint32_t r) {
+      return equally_often(r, i) || equally_often(i, r);
+    });
+    classes[i] = static_cast<uint32_t>(same - representatives.begin());
+    if (same == representatives.end()) representatives.push_back(i);
+  }
+  return classes;
+}
+
+}  // namespace pasta::spirv

@@ -1,0 +1,17 @@
+// Control flow of one function: which blocks are executed equally often.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/opencl/spirv/module.h"
+
+namespace pasta::spirv {
+
+// For each block, the number of its class. Blocks of one class are executed equally often in every
+// call that ends: one dominates the other, is post-dominated by it, and neither lies on a cycle
+// without the other. Class 0 holds the entry block, which is executed once a call. A counter for
+// each class is enough.
+std::vector<uint32_t> count_classes(const Definitions& definitions, const Function& function);
+
+}  // namespace pasta::spirv
