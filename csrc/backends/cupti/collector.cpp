@@ -162,8 +162,7 @@ void Collector::enable_calls(bool on) {
     }
     // By name, so that calls of libraries newer than our headers count too. The list ends where names end.
     const char* name = nullptr;
-    for (CUpti_CallbackId id = 1; id < 4096; ++id) {
-      if (call.cuptiGetCallbackName(domain.domain, id, &name) != CUPTI_SUCCESS) break;
+    for (CUpti_CallbackId id = 1; call.cuptiGetCallbackName(domain.domain, id, &name) == CUPTI_SUCCESS; ++id) {
       if (name == nullptr || !is_selected_call(name)) continue;
       if (on || !Client::instance().wants_call(domain.kind, id)) domain.enable_one(id, on ? 1 : 0);
     }
@@ -195,10 +194,26 @@ CUptiResult Collector::client_changed(CUpti_ActivityKind kind, bool wanted) {
     ours = ours_.count(kind) != 0;
   }
   if (wanted) return call.cuptiActivityEnable(kind);
-  const CUptiResult result = ours ? CUPTI_SUCCESS : call.cuptiActivityDisable(kind);
   const bool is_calls = kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER;
-  if (is_calls && calls_on_) enable_calls(true);
-  return result;
+  if (is_calls && keep_only_our_calls(kind)) return CUPTI_SUCCESS;
+  return ours ? CUPTI_SUCCESS : call.cuptiActivityDisable(kind);
+}
+
+// After cuptiActivityDisable of a kind of calls, enabling single calls has no effect (measured, CUPTI 13.0). So
+// the kind stays enabled and the calls that are not ours are switched off one by one.
+bool Collector::keep_only_our_calls(CUpti_ActivityKind kind) {
+  const Functions& call = library().call;
+  const bool driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
+  const auto enable_one = driver ? call.cuptiActivityEnableDriverApi : call.cuptiActivityEnableRuntimeApi;
+  const auto domain = driver ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
+  std::lock_guard lock(mutex_);
+  if (!calls_on_ || enable_one == nullptr) return false;
+  if (traces_all_api()) return true;
+  const char* name = nullptr;
+  for (CUpti_CallbackId id = 1; call.cuptiGetCallbackName(domain, id, &name) == CUPTI_SUCCESS; ++id) {
+    enable_one(id, name != nullptr && is_selected_call(name) ? 1 : 0);
+  }
+  return true;
 }
 
 CUptiResult Collector::client_changed_call(CUpti_ActivityKind kind, CUpti_CallbackId id, bool wanted) {

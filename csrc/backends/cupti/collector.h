@@ -48,6 +48,7 @@ class Collector {
  private:
   void enable(CUpti_ActivityKind kind, bool on);
   void enable_calls(bool on);
+  bool keep_only_our_calls(CUpti_ActivityKind kind);  // false when we have none there
   bool is_ours(CUpti_ActivityKind kind, CUpti_CallbackId id);
   ClockReading read_clock();
   void enable_unified_memory(uint32_t device);
