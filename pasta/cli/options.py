@@ -29,8 +29,9 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         "-f",
+        metavar="FORMAT",
         show_default=False,
-        help="Form of the output; default: table on standard output, by its suffix or csv in a file.",
+        help="table, csv, tsv, json or markdown. Default: table on standard output, by its suffix or csv in a file.",
     ),
 ]
 OutputOption = Annotated[

@@ -163,4 +163,26 @@ WORKS = [
     Case("NO_COLOR=1 pasta analyze a.pasta -t kernels", out="^[^\x1b]*$"),
 ]
 
-CASES = [*HELP, *USAGE_ERRORS, *BAD_INPUT, *BAD_OUTPUT, *WORKS]
+DIFF = [
+    Case(
+        "pasta diff a.pasta b.pasta -t kernels -f csv",
+        out=r"(?s)^# kernels\nkernel,base,new,delta,ratio\ngemm,60000,120000,60000,2.0\n"
+        r"\n# kernels_only_a\nkernel,value\ncopy,40000\n\n# kernels_only_b\nkernel,value\nfill,40000\n$",
+    ),
+    Case("pasta diff a.pasta b.pasta -t kernels", out=r"^B - A\nA: a.pasta.*\nB: b.pasta"),
+    Case("pasta diff a.pasta b.pasta -t kernels --column calls -f csv -n 1", out="gemm,3,3,0,1.0"),
+    # All kernels: 100 µs in A, 160 µs in B. gemm alone: 60 and 120.
+    Case("pasta diff a.pasta b.pasta -t kernels --fail-above 59%", out="gemm", err="kernels grew by 60.0 %", rc=1),
+    Case("pasta diff a.pasta b.pasta -t kernels --fail-above 61%", out="gemm"),
+    Case("pasta diff b.pasta a.pasta -t kernels --fail-above 0%", out="gemm"),
+    Case("pasta diff a.pasta b.pasta -t kernels --fail-above 99%:gemm", out="gemm", err="gemm grew by 100.0 %", rc=1),
+    Case("pasta diff a.pasta b.pasta -t kernels --fail-above 5", err="'5' is no threshold; write it like", rc=USAGE),
+    Case("pasta diff a.pasta b.pasta -t kernels --fail-above 5%:gem", err="no row or table 'gem'; use gemm", rc=USAGE),
+    Case("pasta diff a.pasta b.pasta -t kernels -c bogus", err="no table has a number 'bogus'", rc=USAGE),
+    Case("pasta diff a.pasta b.pasta -t kernels,api", err="diff compares with one tool", rc=USAGE),
+    Case("pasta diff a.pasta b.pasta -m shape", err="'shape' is not one of 'name', 'base', 'op', 'range'", rc=USAGE),
+    Case("pasta diff a.pasta", err="Missing argument 'B'", rc=USAGE),
+    Case("pasta diff a.pasta missing.pasta", err="missing.pasta", rc=USAGE),
+]
+
+CASES = [*HELP, *USAGE_ERRORS, *BAD_INPUT, *BAD_OUTPUT, *WORKS, *DIFF]

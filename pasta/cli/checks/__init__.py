@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pasta.cli.checks.amd import amd
+from pasta.cli.checks.amd import amd_checks
 from pasta.cli.checks.check import Check
-from pasta.cli.checks.nvidia import nvidia
-from pasta.cli.checks.opencl import opencl
+from pasta.cli.checks.nvidia import nvidia_checks
+from pasta.cli.checks.opencl import opencl_checks
 from pasta.cli.checks.system import environment, installation, permissions
-from pasta.cli.checks.torch import torch
+from pasta.cli.checks.torch import torch_checks
 
 __all__ = ["Check", "all_checks"]
 
@@ -18,11 +18,11 @@ def all_checks() -> Iterator[Check]:
     """Yield all checks of this machine; the last one says whether there is any accelerator at all."""
     yield from installation()
     found = []
-    for vendor in (opencl, nvidia, amd):
-        for check in vendor():
+    for checks_of in (opencl_checks, nvidia_checks, amd_checks):
+        for check in checks_of():
             found.append(check)
             yield check
-    yield from torch()
+    yield from torch_checks()
     yield from permissions()
     yield from environment()
     usable = [check.name for check in found if check.is_accelerator and check.status == "ok"]

@@ -12,7 +12,7 @@ _DEVICE = Path("/dev/kfd")
 _VERSIONS = ("/opt/rocm/.info/version", "/opt/rocm/.info/version-dev")
 
 
-def amd() -> Iterator[Check]:
+def amd_checks() -> Iterator[Check]:
     """Yield checks of ROCm; the first says whether there is anything of AMD's at all."""
     if not _DEVICE.exists():
         yield Check("none", "AMD", "no driver (/dev/kfd)")

@@ -17,7 +17,7 @@ _INSTALL = "pip install 'pasta-profiler[nvidia]'"
 _FOLDERS = ("extras/CUPTI/lib64", "targets/*/lib", "compute-sanitizer", "lib", "lib64")
 
 
-def nvidia() -> Iterator[Check]:
+def nvidia_checks() -> Iterator[Check]:
     """Yield checks of the driver and, where there is one, of what pasta needs beside it."""
     version = _driver_version()
     if version is None:

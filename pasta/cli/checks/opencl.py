@@ -16,7 +16,7 @@ from pasta.inject.icd import INSTALL_HINT, cpu_device_variables, find_cpu_runtim
 _SECONDS = 60.0
 
 
-def opencl() -> Iterator[Check]:
+def opencl_checks() -> Iterator[Check]:
     """Yield a check of each OpenCL loader, and one of the CPU runtime of the ``cpu`` extra."""
     built = library_exports("clInitLayer")
     if not built:

@@ -16,7 +16,7 @@ _PROGRAM = "import torch; print((torch.ones(4) + 1).sum())"
 _SECONDS = 120.0
 
 
-def torch() -> Iterator[Check]:
+def torch_checks() -> Iterator[Check]:
     """Yield one check of the PyTorch of this Python."""
     try:
         version = importlib.metadata.version("torch")
