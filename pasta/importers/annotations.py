@@ -106,7 +106,10 @@ class Annotations:
             self._phases.clear()
         phase = self._phases[number] = phase_of(op, None if parent is None else self._phases.get(parent))
         self._ops.add(pid, start, end, thread_id, number, parent, op.name, phase, op.sequence, op.sizes)
-        self._running.setdefault(thread, _Operators()).append(start, end, number, parent)
+        running = self._running.get(thread)
+        if running is None:
+            running = self._running[thread] = _Operators()
+        running.append(start, end, number, parent)
 
     def operator_at(self, thread: Hashable, at: int) -> int | None:
         """Return the number of the innermost operator that runs on ``thread`` at the time ``at``, or None."""

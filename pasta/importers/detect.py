@@ -15,7 +15,7 @@ from pasta.importers.packed import Source, scratch
 #: Modules with importers (``IMPORTERS``) and known foreign formats (``REFUSALS``); the first that sniffs a file
 #: takes it, so a specific format stands before a general one.
 MODULES: tuple[str, ...] = (
-    *("refused", "nsys", "rocpd", "rpd", "rocprofv3_json", "rocprofv3_csv", "xplane"),
+    *("refused", "nsys", "rocm.rocpd", "rocm.rpd", "rocm.rocprofv3_json", "rocm.rocprofv3_csv", "xplane"),
     *("kineto", "tensorboard_memory", "chrome", "pftrace"),
 )
 

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pasta.errors import PastaError
@@ -176,7 +177,7 @@ def connect(path: Path) -> sqlite3.Connection:
                     )
     mode = "mode=ro&immutable=1" if wal_mode else "mode=ro"
     database = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=2.0)
-    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    database.text_factory = partial(str, encoding="utf-8", errors="replace")
     return database
 
 

@@ -94,6 +94,25 @@ class Database:
         return Counter({f"{table}.{name}": int(n) for name, n in zip(left, counts, strict=True) if n})
 
 
+class Texts:
+    """Texts of a table of strings by their number, each read once: for names, of which there are few."""
+
+    def __init__(self, db: Database, table: str, column: str) -> None:
+        self._db = db
+        self._there = db.has(table, "id", column)
+        self._query = f"SELECT CAST({quote(column)} AS TEXT) FROM {quote(table)} WHERE id = ?"
+        self._known: dict[int | None, str | None] = {None: None}
+
+    def __call__(self, number: int | None) -> str | None:
+        """Return the text, None for a number that has none."""
+        try:
+            return self._known[number]
+        except KeyError:
+            text = self._db.value(self._query, (number,)) if self._there else None
+            self._known[number] = text or None
+            return self._known[number]
+
+
 class TempTable:
     """A temporary table that is filled row by row; a row whose primary key is already there is left out."""
 

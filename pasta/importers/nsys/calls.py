@@ -6,13 +6,15 @@ import re
 
 from pasta.importers.annotations import Annotations
 from pasta.importers.base import Report, Sink
-from pasta.importers.sqlite import Database
+from pasta.importers.sqlite import Database, Texts
 
 TABLE = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _USED = {"start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue"}
 
 #: ENUM_NSYS_EVENT_CLASS of a call of the runtime and of the driver.
 _CLASSES = {0: "cuda_runtime", 1: "cuda_driver"}
+#: Beginnings of names, for exports without classes.
+_APIS = {"cuda": "cuda_runtime", "cu": "cuda_driver"}
 
 #: Nsight writes ``cudaLaunchKernel_v7000``: the version of CUDA that introduced this form. ``cuMemAlloc_v2`` is a name.
 _VERSION = re.compile(r"_v\d{4,5}$")
@@ -47,39 +49,42 @@ def read_calls(db: Database, sink: Sink, report: Report, annotations: Annotation
     rows = sink.table(
         "api", "pid", "start_ns", "end_ns", "thread_id", "api", "name", "result", "correlation_id", "op_id"
     )
-    for thread, start, end, kind, correlation, name, result in db.rows(_query(db)):
-        name = name and _VERSION.sub("", name)
+    names = _Names(Texts(db, "StringIds", "value"))
+    for thread, start, end, kind, correlation, number, result in db.rows(_query(db)):
         process = (thread or 0) >> 24
-        op = annotations.operator_at(thread, start)
         thread_id = None if thread is None else thread & 0xFFFFFF
-        rows.add(process & 0xFFFFFF, start, end, thread_id, _api(kind, name), name, result, correlation, op)
+        op = annotations.operator_at(thread, start)
+        name, api, wait = names(number)
+        rows.add(process & 0xFFFFFF, start, end, thread_id, _CLASSES.get(kind, api), name, result, correlation, op)
         if correlation:
-            wait = _WAITS.get(name.removesuffix("_ptsz").removesuffix("_v2")) if name else None
             launches.add(process, correlation, thread_id, op, end, wait)
     launches.flush()
     report.unplaced.update(db.unplaced(TABLE, _USED))
 
 
-def _api(kind: int | None, name: str | None) -> str:
-    if kind in _CLASSES:
-        return _CLASSES[kind]
-    if name and name.startswith("cuda"):
-        return "cuda_runtime"
-    return "cuda_driver" if name and name.startswith("cu") else "unknown"
+class _Names:
+    """What the number of a call's name stands for: the name, its API by that name, and what the call waits for."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._known: dict[int | None, tuple[str | None, str, str | None]] = {}
+
+    def __call__(self, number: int | None) -> tuple[str | None, str, str | None]:
+        if number not in self._known:
+            name = self._texts(number)
+            name = name and _VERSION.sub("", name)
+            api = next((api for prefix, api in _APIS.items() if (name or "").startswith(prefix)), "unknown")
+            wait = _WAITS.get(name.removesuffix("_ptsz").removesuffix("_v2")) if name else None
+            self._known[number] = (name, api, wait)
+        return self._known[number]
 
 
 def _query(db: Database) -> str:
-    join, name = "", "NULL"
-    if db.has(TABLE, "nameId") and db.has("StringIds", "id", "value"):
-        join, name = "LEFT JOIN StringIds s ON s.id = r.nameId", db.text("StringIds", "value", "s")
     columns = ", ".join(
-        f"{read(TABLE, column, 'r')} AS c_{column}"
+        read(TABLE, column)
         for read, column in (
-            *((db.column, "globalTid"), (db.time, "start"), (db.time, "end")),
-            *((db.column, "eventClass"), (db.column, "correlationId")),
+            *((db.column, "globalTid"), (db.time, "start"), (db.time, "end"), (db.column, "eventClass")),
+            *((db.column, "correlationId"), (db.column, "nameId"), (db.column, "returnValue")),
         )
     )
-    return (
-        f"SELECT {columns}, {name}, {db.column(TABLE, 'returnValue', 'r')} FROM {TABLE} r {join}"
-        " WHERE typeof(r.start) = 'integer' ORDER BY c_start"
-    )
+    return f"SELECT {columns} FROM {TABLE} WHERE typeof(start) = 'integer' ORDER BY start"

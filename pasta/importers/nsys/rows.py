@@ -77,12 +77,6 @@ class RowMaker:
         """Return SQL for a device, context or stream; CUPTI writes 2^32 - 1 for none."""
         return f"NULLIF({self.number(source, name)}, {NO_ID})"
 
-    def string(self, source: str, name: str) -> str:
-        """Return SQL for text that the row refers to by its number in ``StringIds``."""
-        if not (self.db.has(source, name) and self.db.has("StringIds", "id", "value")):
-            return "NULL"
-        return f"(SELECT CAST(value AS TEXT) FROM StringIds WHERE id = e.{name})"
-
     def decode(self, source: str, name: str, codes: Mapping[int, str]) -> str:
         """Return SQL for the text that ``codes`` has for a number of the row; null for other numbers."""
         number = self.number(source, name)

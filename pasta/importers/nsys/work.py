@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pasta.importers.nsys.rows import RowMaker
 from pasta.importers.nsys.target import NO_ID, pid_of
+from pasta.importers.sqlite import Texts
 
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -64,11 +65,8 @@ def read_work(make: RowMaker) -> None:
 
 def _kernels(make: RowMaker) -> None:
     """Kernels, and whole graphs where ``--cuda-graph-trace=graph`` recorded these instead of their kernels."""
-    demangled, short, mangled = (make.string(_KERNEL, name) for name in ("demangledName", "shortName", "mangledName"))
-    name = f"coalesce({demangled}, {short}, {mangled})"
     own = {
-        "name": name,
-        "mangled": f"NULLIF({mangled}, {name})",
+        **{name: make.number(_KERNEL, name) for name in ("demangledName", "shortName", "mangledName")},
         **{f"grid_{axis}": make.number(_KERNEL, f"grid{axis.upper()}") for axis in "xyz"},
         **{f"block_{axis}": make.number(_KERNEL, f"block{axis.upper()}") for axis in "xyz"},
         **{f"cluster_{axis}": f"NULLIF({make.number(_KERNEL, f'cluster{axis.upper()}')}, 0)" for axis in "xyz"},
@@ -80,23 +78,28 @@ def _kernels(make: RowMaker) -> None:
         "graph_node_id": f"NULLIF({make.number(_KERNEL, 'graphNodeId')}, 0)",
     }
     graph_id = f"coalesce({make.number(_GRAPH, 'graphExecId')}, {make.number(_GRAPH, 'graphId')})"
-    graph = {**dict.fromkeys(own, "NULL"), "name": f"'CUDA graph ' || {graph_id}", "graph_id": graph_id}
+    graph = {**dict.fromkeys(own, "NULL"), "graph_id": graph_id}
     selects = [
-        make.select(source, {**make.work(source), **columns})
-        for source, columns in ((_KERNEL, own), (_GRAPH, graph))
+        make.select(source, {"whole_graph": whole, **make.work(source), **columns})
+        for source, columns, whole in ((_KERNEL, own, "0"), (_GRAPH, graph, "1"))
         if source in make.db.tables
     ]
     if not selects:
         return
-    columns = [*make.work(_KERNEL), *own]
-    thread = columns.index("thread_id")
+    common = list(make.work(_KERNEL))
+    thread, sizes = common.index("thread_id"), list(own)[3:]
+    rows = make.sink.table("kernel", "pid", "launch_id", *common, "name", "mangled", *sizes)
+    texts = Texts(make.db, "StringIds", "value")
     launches: dict[int, int] = {}
     orphans = 0
-    rows = make.sink.table("kernel", "pid", "launch_id", *columns)
-    for process, *values in make.db.rows(f"{' UNION ALL '.join(selects)} ORDER BY process, correlation_id, start_ns"):
+    for row in make.db.rows(f"{' UNION ALL '.join(selects)} ORDER BY process, correlation_id, start_ns"):
+        process, whole, *work = row[: 2 + len(common)]
+        demangled, short, mangled = map(texts, row[2 + len(common) : 5 + len(common)])
+        own_sizes = row[5 + len(common) :]
         launches[process] = launches.get(process, 0) + 1
-        rows.add(pid_of(process), launches[process], *values)
-        orphans += values[thread] is None
+        name = f"CUDA graph {own_sizes[sizes.index('graph_id')]}" if whole else demangled or short or mangled
+        rows.add(pid_of(process), launches[process], *work, name, None if mangled == name else mangled, *own_sizes)
+        orphans += work[thread] is None
     if orphans:
         make.report.unmatched["kernel whose launching call is not in the file"] += orphans
     if count := make.db.count(_GRAPH):

@@ -15,8 +15,8 @@ from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_
 from pasta.importers.json_stream import loads
 from pasta.importers.packed import Source
 from pasta.importers.rocm.agents import Agent, agent_of, write_devices
-from pasta.importers.rocm.rows import Dispatch, RocmRows, Where
 from pasta.importers.rocm.rocpd_tables import Event, RocpdTables
+from pasta.importers.rocm.rows import Dispatch, RocmRows, Where
 from pasta.importers.sqlite import Database, opened
 
 _METADATA = "rocpd_metadata"

@@ -26,8 +26,8 @@ from pasta.errors import PastaError
 from pasta.importers.base import Head, Importer, Kind, Report, Sink, nothing_to_import
 from pasta.importers.chrome_events import to_int
 from pasta.importers.packed import Source
-from pasta.importers.rocm.names import number_in
 from pasta.importers.rocm.agents import Agent, agent_of, write_devices
+from pasta.importers.rocm.names import number_in
 from pasta.importers.rocm.rows import Dispatch, RocmRows, Where
 
 #: Columns that tell the forms apart; forms are read in this order, what explains others first.

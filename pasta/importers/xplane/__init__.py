@@ -16,8 +16,8 @@ from pasta.importers.packed import Source
 from pasta.importers.wire import WireError
 from pasta.importers.xplane.device import DEVICE, read_device
 from pasta.importers.xplane.host import read_host
-from pasta.importers.xplane.profile import Profile
 from pasta.importers.xplane.messages import XPlane, planes
+from pasta.importers.xplane.profile import Profile
 
 #: The first plane's name, near the start of the file, is all that tells this format from other protobuf.
 _START = re.compile(rb"\n.{1,40}?/(?:host|device):\w", re.DOTALL)

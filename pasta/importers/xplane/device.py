@@ -16,8 +16,8 @@ from heapq import merge
 from typing import Any
 
 from pasta.importers.chrome_events import to_int
-from pasta.importers.xplane.profile import Profile
 from pasta.importers.xplane.messages import XEvent, XLine, XPlane
+from pasta.importers.xplane.profile import Profile
 
 DEVICE = re.compile(r"/device:(\w+):(\d{1,6})")
 _STREAM = re.compile(r"Stream #(\d{1,9})")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from pasta.importers.chrome_events import to_int
-from pasta.importers.xplane.profile import Profile
 from pasta.importers.xplane.messages import XLine, XPlane
+from pasta.importers.xplane.profile import Profile
 
 _CALLS = re.compile(r"Host Threads/(\d{1,9})$")
 _ALLOCATOR_OF_GPU = re.compile(r"GPU_(\d{1,4})_")
