@@ -16,7 +16,7 @@ _SIGNS = {"high": "▲", "medium": "●", "low": "○", "info": "·"}
 _ASCII_SIGNS = {"high": "!", "medium": "*", "low": "-", "info": "."}
 #: Sentences are wrapped to at most this many columns, however wide the terminal is.
 _LONGEST_LINE = 110
-_SHARE_COLUMNS = 8
+_SHARE_COLUMNS = 10
 _INDENT = 11
 
 
@@ -50,9 +50,12 @@ def findings_block(findings: Sequence[Finding], width: int | None, unicode: bool
         label = f"  {signs[finding.severity]} {finding.severity}".ljust(_INDENT)
         body = _wrap(clean(finding.text), width, _INDENT + _SHARE_COLUMNS)
         share = _share(finding)
-        if share:
-            room = 0 if width is None else min(width, _LONGEST_LINE) - _INDENT - _SHARE_COLUMNS
-            body[0] = f"{body[0].ljust(room)}{share:>{_SHARE_COLUMNS}}"
+        if share and width is None:
+            body[0] += f"  {share}"
+        elif share:
+            body[0] = body[0].ljust(min(width or 0, _LONGEST_LINE) - _INDENT - _SHARE_COLUMNS) + share.rjust(
+                _SHARE_COLUMNS
+            )
         body += _wrap(clean(finding.remedy), width, _INDENT) if finding.remedy else []
         lines.append((label + body[0], finding.severity))
         lines.extend((" " * _INDENT + line, "") for line in body[1:])

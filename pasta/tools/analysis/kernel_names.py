@@ -19,10 +19,12 @@ def base_name(name: str) -> str:
     while index < len(name):
         if depth == 0 and name.startswith("operator", index):
             end = index + len("operator")
+            if name.startswith("()", end):
+                end += 2
             while end < len(name) and name[end] in "<>=!+-*/%&|^~[]":
                 end += 1
             kept.append(name[index:end])
-            index = end
+            index = end + name.startswith(" <", end)  # `operator< <int>`: the space belongs to the arguments
             continue
         if depth == 0 and name.startswith(_ANONYMOUS, index):
             kept.append(_ANONYMOUS)
@@ -30,6 +32,8 @@ def base_name(name: str) -> str:
             continue
         character = name[index]
         if character == "(" and depth == 0 and kept:
+            if kept[-1] == " ":  # no parameters: these follow the name at once
+                return name
             break
         if character == ">" and depth:
             depth -= 1

@@ -5,8 +5,8 @@ A trace may hold ten million operators, so everything here is a pass over whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,21 +31,12 @@ class OpTree:
 
     def inclusive(self, own: Times) -> Times:
         """Return for each operator its own value and those of all operators below it."""
-        total = own.copy()
-        moving = own
-        for children, parents in self._levels(np.flatnonzero(own)):
+        total, moving = own, own
+        while (below := np.flatnonzero((moving != 0) & (self.parent >= 0))).size:
             # What every operator got from the level below goes one level up.
-            moved = np.bincount(parents, weights=moving[children], minlength=len(self)).astype(np.int64)
-            total += moved
-            moving = moved
+            moving = np.bincount(self.parent[below], weights=moving[below], minlength=len(self)).astype(np.int64)
+            total = total + moving
         return total
-
-    def _levels(self, active: npt.NDArray[np.int64]) -> Iterator[tuple[Times, Times]]:
-        """Yield (operators that have something to hand up, their callers), level by level until nothing moves."""
-        while (active := active[self.parent[active] >= 0]).size:
-            parents = self.parent[active]
-            yield active, parents
-            active = np.unique(parents)
 
     def less_children(self, values: Times) -> Times:
         """Return for each operator its value less the values of the operators that it called, at least 0."""
@@ -73,12 +64,13 @@ class OpTree:
 
     def rows_of(self, keys: pl.DataFrame) -> Times:
         """Return the position of each (``pid``, ``op_id``) of ``keys``; -1 for an operator that is not here."""
-        positions = self.frame.lazy().select("pid", "op_id").with_row_index("_op")
-        used = positions.join(keys.lazy().drop_nulls().unique(), on=["pid", "op_id"], how="semi")
-        found = keys.lazy().join(
-            used.unique(["pid", "op_id"], keep="first"), on=["pid", "op_id"], how="left", maintain_order="left"
-        )
-        return found.select(pl.col("_op").cast(pl.Int64).fill_null(-1)).collect()["_op"].to_numpy()
+        rows = np.full(keys.height, -1, dtype=np.int64)
+        processes = _processes(self.frame)
+        for (pid,), part in keys.with_row_index("row").drop_nulls().partition_by("pid", as_dict=True).items():
+            if pid in processes:
+                start, stop = processes[pid]
+                rows[part["row"].to_numpy()] = _find(self.frame[start:stop], part["op_id"].to_numpy(), start)
+        return rows
 
 
 def op_tree(trace: TraceView, *columns: str) -> OpTree:
@@ -101,11 +93,16 @@ def op_tree(trace: TraceView, *columns: str) -> OpTree:
     if not _is_sorted(frame):
         frame = frame.sort("pid", "op_id", nulls_last=True, maintain_order=True)
     parent = np.full(frame.height, -1, dtype=np.int64)
-    pids = frame["pid"].fill_null(-1).to_numpy()
-    bounds = np.flatnonzero(np.diff(pids)) + 1
-    for start, stop in zip([0, *bounds], [*bounds, frame.height], strict=True):
-        parent[start:stop] = _parents(frame[int(start) : int(stop)], int(start))
+    for start, stop in _processes(frame).values():
+        parent[start:stop] = _parents(frame[start:stop], start)
     return OpTree(frame.drop("parent_id"), parent)
+
+
+def _processes(frame: pl.DataFrame) -> dict[int | None, tuple[int, int]]:
+    """Return where the rows of each process begin and end, in a frame that is sorted by process."""
+    pids = frame["pid"].fill_null(-1).to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(pids)) + 1).tolist(), frame.height]
+    return {frame["pid"][start]: (start, stop) for start, stop in pairwise(bounds) if stop > start}
 
 
 def _is_sorted(frame: pl.DataFrame) -> bool:
@@ -116,16 +113,26 @@ def _is_sorted(frame: pl.DataFrame) -> bool:
 
 
 def _parents(process: pl.DataFrame, offset: int) -> Times:
-    """Find the parent of each operator of one process by bisection in its sorted ids."""
-    known = process["op_id"].drop_nulls().to_numpy()  # nulls are last
-    if not known.size:
-        return np.full(process.height, -1, dtype=np.int64)
-    wanted = process["parent_id"].fill_null(-(2**63)).to_numpy()
-    found = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+    """Find the parent of each operator of one process; a caller begins no later and ends no earlier.
+
+    Asking for that order, strictly, rules out cycles of parents in a damaged trace.
+    """
+    found = _find(process, process["parent_id"].fill_null(-(2**63)).to_numpy(), 0)
     own = np.arange(process.height)
     start, end = process["start_ns"].to_numpy(), process["end_ns"].to_numpy()
-    # A caller begins no later and ends no earlier. Asking for that order, strictly, rules out cycles.
     later = start[found] > start
     tied = start[found] == start
     later |= tied & ((end[found] < end) | ((end[found] == end) & (found >= own)))
-    return np.where((known[found] == wanted) & ~later, found + offset, -1)
+    return np.where((found >= 0) & ~later, found + offset, -1)
+
+
+def _find(process: pl.DataFrame, wanted: Times, offset: int) -> Times:
+    """Return ``offset`` + the position of each id in the sorted ids of one process, -1 where it is not there."""
+    known = process["op_id"].drop_nulls().to_numpy()  # nulls are last
+    if not known.size:
+        return np.full(wanted.size, -1, dtype=np.int64)
+    if int(known[-1]) - int(known[0]) == known.size - 1 and (known[1:] > known[:-1]).all():
+        at = np.clip(wanted, known[0], known[-1]) - known[0]  # ids without holes need no search
+    else:
+        at = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+    return np.where(known[at] == wanted, at + offset, -1)

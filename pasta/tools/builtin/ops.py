@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,15 +34,23 @@ class Ops(Tool):
 
 
 def table(trace: TraceView, tree: OpTree, by: str) -> ResultTable:
-    """Return the times of the operators of ``tree``, a row for each of ``by``: op, module or phase."""
-    keys = _KEYS[by]
-    work = device_work(trace, tree)
-    frame = times(tree, work, by).with_columns(callstats.shares("device_self_ns").alias("device_share"))
+    """Return the times of the operators of ``tree``, a row for each of ``by``: op, module or phase.
+
+    Times without ``self`` are those of operators that no operator of the same row called: recursion counts once.
+    """
+    own = own_times(trace, tree)
+    outer = tree.outermost(_codes(_keys(tree, by)))
+    duration = (tree.frame["end_ns"] - tree.frame["start_ns"]).to_numpy()
+    inclusive = {
+        "host_ns": np.where(outer, duration, 0),
+        "device_ns": np.where(outer, tree.inclusive(own.device), 0),
+    }
+    frame = totals(tree, own, by, more=inclusive)
     return ResultTable(
         "ops",
-        frame,
+        frame.with_columns(callstats.shares("device_self_ns").alias("device_share")),
         (
-            *(ResultColumn(key, key=True) for key in keys),
+            *(ResultColumn(key, key=True) for key in _KEYS[by]),
             ResultColumn("calls", "count", merge="sum"),
             ResultColumn("device_self_ns", "ns", "device self", merge="sum"),
             ResultColumn("device_share", "%", "of device", merge="sum", bar=True),
@@ -52,28 +61,52 @@ def table(trace: TraceView, tree: OpTree, by: str) -> ResultTable:
         ),
         title=_TITLES[by],
         top=30,
-        note=_unattributed(work),
+        note=_unattributed(own),
     )
 
 
-def times(tree: OpTree, work: DeviceWork, by: str, inside: npt.NDArray[np.bool_] | None = None) -> pl.DataFrame:
-    """Add up host and device times of operators by ``by``; only of those marked in ``inside``, when it is given.
+@dataclass(frozen=True)
+class OwnTimes:
+    """What each operator did itself: host time without what it called, device time and work that it launched."""
 
-    Times without ``self`` are those of operators that no operator of the same row called: recursion counts once.
-    """
-    keys = _KEYS[by]
-    outer = tree.outermost(_codes(tree.frame.select(_key(key) for key in keys)))
-    duration = (tree.frame["end_ns"] - tree.frame["start_ns"]).to_numpy()
-    columns = {
-        "host_self_ns": tree.less_children(duration),
-        "host_ns": np.where(outer, duration, 0),
-        "device_self_ns": work.time,
-        "device_ns": np.where(outer, tree.inclusive(work.time), 0),
-        "launches": work.launches,
-    }
-    rows = tree.frame.select(_key(key) for key in keys).with_columns(
-        pl.Series(name, values) for name, values in columns.items()
+    host: Times
+    device: Times
+    launches: Times
+    unattributed_ns: int  # device time that no operator launched
+    device_ns: int  # all device time
+
+
+def own_times(trace: TraceView, tree: OpTree) -> OwnTimes:
+    """Charge every kernel, copy and fill to the operator that was running when it was launched."""
+    host = tree.less_children((tree.frame["end_ns"] - tree.frame["start_ns"]).to_numpy())
+    work = [
+        trace.table(name)
+        .group_by("pid", "op_id")
+        .agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias("time"), pl.len().cast(pl.Int64).alias("launches"))
+        for name in DEVICE_TABLES
+    ]
+    charged = pl.concat(work).collect()
+    rows = tree.rows_of(charged.select("pid", "op_id"))
+    known = rows >= 0
+    device, launches = (
+        np.bincount(rows[known], weights=charged[name].to_numpy()[known], minlength=len(tree)).astype(np.int64)
+        for name in ("time", "launches")
     )
+    total = int(charged["time"].sum())
+    return OwnTimes(host, device, launches, total - int(device.sum()), total)
+
+
+def totals(
+    tree: OpTree,
+    own: OwnTimes,
+    by: str,
+    inside: npt.NDArray[np.bool_] | None = None,
+    more: Mapping[str, Times] | None = None,
+) -> pl.DataFrame:
+    """Add up times of operators, and ``more`` values of each, by ``by``; only those marked in ``inside``, if given."""
+    keys = list(_KEYS[by])
+    columns = {"host_self_ns": own.host, "device_self_ns": own.device, "launches": own.launches, **(more or {})}
+    rows = _keys(tree, by).with_columns(pl.Series(name, values) for name, values in columns.items())
     return (
         (rows if inside is None else rows.filter(pl.Series(inside)))
         .lazy()
@@ -85,43 +118,11 @@ def times(tree: OpTree, work: DeviceWork, by: str, inside: npt.NDArray[np.bool_]
     )
 
 
-@dataclass(frozen=True)
-class DeviceWork:
-    """Device time and pieces of work (kernels, copies, fills) that each operator launched itself, and what none did."""
-
-    time: Times
-    launches: Times
-    unattributed_ns: int
-    total_ns: int
-
-
-def device_work(trace: TraceView, tree: OpTree) -> DeviceWork:
-    """Charge every kernel, copy and fill to the operator that was running when it was launched."""
-    present = [name for name in DEVICE_TABLES if name in trace.present]
-    work = [
-        trace.table(name)
-        .group_by("pid", "op_id")
-        .agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias("time"), pl.len().cast(pl.Int64).alias("launches"))
-        for name in present
-    ]
-    if not work:
-        nothing = np.zeros(len(tree), dtype=np.int64)
-        return DeviceWork(nothing, nothing, 0, 0)
-    charged = pl.concat(work).collect()
-    rows = tree.rows_of(charged.select("pid", "op_id"))
-    known = rows >= 0
-    sums = [
-        np.bincount(rows[known], weights=charged[name].to_numpy()[known], minlength=len(tree)).astype(np.int64)
-        for name in ("time", "launches")
-    ]
-    total = int(charged["time"].sum())
-    return DeviceWork(sums[0], sums[1], total - int(sums[0].sum()), total)
-
-
-def _key(key: str) -> pl.Expr:
-    if key == "module":
-        return pl.col("module").cast(pl.String).fill_null("(no module)").cast(pl.Categorical)
-    return pl.col("name").alias("op") if key == "op" else pl.col(key)
+def _keys(tree: OpTree, by: str) -> pl.DataFrame:
+    """Return the columns by which operators are grouped, as categories."""
+    if by == "module":
+        return tree.frame.select(pl.col("module").cast(pl.String).fill_null("(no module)").cast(pl.Categorical))
+    return tree.frame.select(pl.col("name").alias(key) if key == "op" else pl.col(key) for key in _KEYS[by])
 
 
 def _codes(keys: pl.DataFrame) -> Times:
@@ -133,8 +134,8 @@ def _codes(keys: pl.DataFrame) -> Times:
     return codes
 
 
-def _unattributed(work: DeviceWork) -> str:
-    if not work.unattributed_ns:
+def _unattributed(own: OwnTimes) -> str:
+    if not own.unattributed_ns:
         return ""
-    share = 100 * work.unattributed_ns / work.total_ns
+    share = 100 * own.unattributed_ns / own.device_ns
     return f"{share:.1f} % of the device time was launched outside of any recorded operator"

@@ -12,6 +12,7 @@ from pasta.tools import describe
 from pasta.tools.analysis import accesses, timesplit
 from pasta.tools.analysis.accesses import LAUNCH
 from pasta.tools.analysis.callstats import shares
+from pasta.tools.analysis.intervals import Times
 from pasta.tools.analysis.launches import add_op
 from pasta.tools.analysis.lifetimes import level
 from pasta.tools.analysis.optree import OpTree, op_tree
@@ -20,7 +21,7 @@ from pasta.tools.analysis.timesplit import DeviceSplit
 from pasta.tools.base import Result, ResultColumn, ResultTable, Samples, Tool, ToolOptions, TraceView, option
 from pasta.tools.builtin import workload_findings
 from pasta.tools.builtin.memory import memory_objects
-from pasta.tools.builtin.ops import DeviceWork, device_work, times
+from pasta.tools.builtin.ops import OwnTimes, own_times, totals
 from pasta.tools.builtin.workingset import device_footprint, finest, working_sets
 from pasta.tools.describe import no_data
 from pasta.tools.filters import DEVICE_TABLES
@@ -45,7 +46,7 @@ class Workload(Tool):
         if tree is not None:
             # Times of kernels do not tell which operators belong to a step: the host had run them before.
             on_host = steps if steps and steps.on_host else None
-            tables += _operators(tree, device_work(trace, tree), on_host, options.top)
+            tables += _operators(tree, own_times(trace, tree), on_host, options.top)
         tables += _memory(trace)
         found = workload_findings.find(trace, splits, steps)
         return Result(self.name, tables, found, _header(trace, splits, steps))
@@ -189,9 +190,10 @@ def _origins(trace: TraceView, kernels: pl.DataFrame, wanted: pl.Series) -> pl.D
     )
 
 
-def _operators(tree: OpTree, work: DeviceWork, steps: Steps | None, top: int) -> list[ResultTable]:
+def _operators(tree: OpTree, own: OwnTimes, steps: Steps | None, top: int) -> list[ResultTable]:
     """Return the operators, and the phases of training where there are any."""
-    inside = steps.contain(tree.frame) if steps else None
+    number = steps.number(tree.frame) if steps else None
+    inside = None if number is None else number >= 0
     count, each = _each(steps)
 
     def per_step(frame: pl.DataFrame) -> pl.DataFrame:
@@ -203,23 +205,23 @@ def _operators(tree: OpTree, work: DeviceWork, steps: Steps | None, top: int) ->
         ResultColumn("device_self_ns", "ns", f"device{each}", merge="sum"),
         ResultColumn("host_self_ns", "ns", f"host{each}", merge="sum"),
     )
-    ops = per_step(times(tree, work, "op", inside))
-    samples = _operator_samples(tree, work, steps) if steps else None
+    ops = per_step(totals(tree, own, "op", inside))
+    samples = None if steps is None or number is None else _operator_samples(tree, own.device, number, steps)
     keys = (ResultColumn("op", key=True), ResultColumn("phase", key=True))
     tables = [
         ResultTable("ops", ops, (*keys, *numbers), title="Operators, without what they call", top=top, samples=samples)
     ]
-    phases = per_step(times(tree, work, "phase", inside))
+    phases = per_step(totals(tree, own, "phase", inside))
     if (phases["phase"] != "other").any():
         tables.append(ResultTable("phases", phases, (ResultColumn("phase", key=True), *numbers), title="Phases"))
     return tables
 
 
-def _operator_samples(tree: OpTree, work: DeviceWork, steps: Steps) -> Samples:
-    busy = work.time > 0
-    columns = {"value": work.time[busy], "step": steps.number(tree.frame)[busy]}
+def _operator_samples(tree: OpTree, device: Times, number: Times, steps: Steps) -> Samples:
+    busy = device > 0
     events = tree.frame.select(pl.col("name").alias("op"), "phase").filter(pl.Series(busy))
-    sampled = steps.samples(events.with_columns(pl.Series(k, v) for k, v in columns.items()), ["op", "phase"])
+    events = events.with_columns(pl.Series("value", device[busy]), pl.Series("step", number[busy]))
+    sampled = steps.samples(events, ["op", "phase"])
     return Samples("device_self_ns", sampled.with_columns(pl.col("op", "phase").cast(pl.String)))
 
 
