@@ -13,8 +13,9 @@
 namespace pasta::torch {
 namespace {
 
-// major.minor of the releases with which tests/integration/test_torch_*.py passed (CPU builds).
-constexpr std::string_view kVerified[] = {"2.0", "2.4", "2.8", "2.13", "2.14"};
+// major.minor of the releases with which tests/integration/test_torch_*.py passed on a CPU; 2.11 with
+// tests/gpu/test_torch_cuda.py on an H200.
+constexpr std::string_view kVerified[] = {"2.0", "2.4", "2.8", "2.11", "2.13", "2.14"};
 
 enum class Step {
   waiting,     // torch was not seen yet

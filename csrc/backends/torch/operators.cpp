@@ -1,6 +1,7 @@
 #include "backends/torch/operators.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <string_view>
@@ -147,6 +148,11 @@ void start_operators() {
   g_backward_callback = add_global_callback(backward);
   g_operator_callback = add_global_callback(operators);
   g_enabled = true;
+  // After that libtorch destroys its list of callbacks, while the session's thread may still move the gate.
+  std::atexit([] {
+    std::lock_guard lock(g_gate_mutex);
+    g_operator_callback = 0;
+  });
 }
 
 void follow_gate() {
