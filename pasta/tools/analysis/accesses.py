@@ -44,9 +44,14 @@ def device_accesses(trace: TraceView) -> pl.LazyFrame:
         rows.group_by(*LAUNCH, "object_id")
         .agg(*sums, *pieces, pl.col("first_offset").min(), pl.col("last_offset").max())
         .join(sizes, on=list(OBJECT), how="left", nulls_equal=False)
-        .with_columns(pl.min_horizontal(pl.col(name) * bytes, "size").alias(name) for name, bytes in GRANULES.items())
+        .with_columns(_bytes(name, granule) for name, granule in GRANULES.items())
         .with_columns(pl.coalesce(*GRANULES, "size").alias("touched_bytes"))
     )
+
+
+def _bytes(name: str, granule: int) -> pl.Expr:
+    touched = pl.min_horizontal(pl.col(name) * granule, "size")  # which ignores a size that is not known
+    return pl.when(pl.col(name).is_not_null()).then(touched).alias(name)
 
 
 def launches(trace: TraceView) -> pl.LazyFrame:

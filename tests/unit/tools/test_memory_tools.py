@@ -61,8 +61,8 @@ def test_tensors_by_allocator_and_operator() -> None:
         tensor=[{**tensor, **row, "start_ns": i, "reserved_bytes": 8 * MIB} for i, row in enumerate(rows)], op=ops
     )
     # 3 + 1 MiB live at 1 ns; the address 16 is used again, by another tensor.
-    fields = ("device_type", "device_index", "allocated_bytes", "peak_at_ns", "reserved_bytes", "seen_bytes", "tensors", "kept",
-              "op", "held_bytes", "bytes")  # fmt: skip
+    fields = ("device_type", "device_index", "allocated_bytes", "peak_at_ns", "reserved_bytes", "seen_bytes", "tensors",
+              "kept", "op", "held_bytes", "bytes")  # fmt: skip
     assert shown(result_of("memory", trace), *fields) == table("""
         Tensors
           allocator  device  peak in use MiB  peak at ns  peak reserved MiB  peak of tensors MiB  tensors  never freed
@@ -103,7 +103,8 @@ def accesses() -> MemoryTrace:
          "last_offset": (64 << 10) - 1},
         {"launch_id": 1, "object_id": 2, "stores": 1, "store_bytes": 4, "pages_4k": 1, "first_offset": 8,
          "last_offset": 11},
-        {"launch_id": 2, "object_id": 1, "loads": 1, "load_bytes": 4, "pages_4k": 1, "first_offset": 0, "last_offset": 3},
+        {"launch_id": 2, "object_id": 1, "loads": 1, "load_bytes": 4, "pages_4k": 1, "first_offset": 0,
+         "last_offset": 3},
     ]  # fmt: skip
     return MemoryTrace({**objects().frames, **trace_of(kernel=kernels, access_object=touched).frames})
 
