@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from pasta.cli.options import NewFileOption, OverwriteOption, TraceArgument
+from pasta.cli.options import NewFileOption, OverwriteOption, TraceArgument, complete_table
 from pasta.cli.progress import progress
 from pasta.errors import PastaError
-from pasta.schema import TABLES
 
 
 class Target(str, Enum):
@@ -21,10 +20,6 @@ class Target(str, Enum):
     PARQUET = "parquet"
     CSV = "csv"
     PERFETTO = "perfetto"
-
-
-def _complete_table(incomplete: str) -> list[str]:
-    return [name for name in TABLES if name.startswith(incomplete)]
 
 
 def command(
@@ -46,7 +41,7 @@ def command(
             metavar="TABLE",
             show_default=False,
             help="Table to write (parquet, csv); repeatable. Default: all that have rows.",
-            autocompletion=_complete_table,
+            autocompletion=complete_table,
         ),
     ] = None,
     force_overwrite: OverwriteOption = False,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pasta.schema import TABLES
+
 
 class Format(str, Enum):
     """Forms in which results are printed."""
@@ -17,6 +19,11 @@ class Format(str, Enum):
     TSV = "tsv"
     JSON = "json"
     MARKDOWN = "markdown"
+
+
+def complete_table(incomplete: str) -> list[str]:
+    """Return the names of tables that begin with ``incomplete``, for the shell."""
+    return [name for name in TABLES if name.startswith(incomplete)]
 
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", show_default=False, help="A trace.")]

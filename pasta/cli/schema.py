@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pasta.cli.options import FormatOption, OutputOption
+from pasta.cli.options import FormatOption, OutputOption, complete_table
 from pasta.cli.output import write_results
 from pasta.schema import SCHEMA_VERSION, TABLES, Table, sealed_columns
 
@@ -14,14 +14,10 @@ if TYPE_CHECKING:
     from pasta.tools.result import ResultTable
 
 
-def _complete(incomplete: str) -> list[str]:
-    return [name for name in TABLES if name.startswith(incomplete)]
-
-
 def command(
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TABLE", show_default=False, help="Tables to describe.", autocompletion=_complete),
+        typer.Argument(metavar="TABLE", show_default=False, help="Tables to describe.", autocompletion=complete_table),
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Describe the columns of every table.")] = False,
     format: FormatOption = None,

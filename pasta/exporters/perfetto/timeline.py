@@ -60,15 +60,14 @@ def _dimensions(prefix: str) -> pl.Expr:
     return pl.concat_str([pl.col(f"{prefix}_{axis}") for axis in "xyz"], separator=" x ")
 
 
+def _ranges(where: pl.Expr) -> Slices:
+    category = pl.coalesce("domain", "source")
+    return Slices("range", pl.col("name"), category, {"nvtx_category": pl.col("category")}, where)
+
+
 # In each list, what encloses comes first: of slices with the same times, the earlier one is the outer one.
 _HOST = (
-    Slices(
-        "range",
-        pl.col("name"),
-        pl.coalesce("domain", "source"),
-        {"nvtx_category": pl.col("category")},
-        pl.col("kind").ne_missing("start_end"),
-    ),
+    _ranges(pl.col("kind").ne_missing("start_end")),
     Slices("op", pl.col("name"), pl.lit("op"), {"phase": pl.col("phase"), "module": pl.col("module")}),
     Slices("build", pl.lit("build program"), pl.lit("build"), {"result": pl.col("result").cast(pl.Int64)}),
     Slices("api", pl.col("name"), pl.col("api"), {"result": pl.col("result").cast(pl.Int64)}),
@@ -106,15 +105,7 @@ _UVM = (
         {"bytes": pl.col("bytes"), "cause": pl.col("cause"), "count": pl.col("count"), "address": pl.col("address")},
     ),
 )
-_FREE_RANGES = (
-    Slices(
-        "range",
-        pl.col("name"),
-        pl.coalesce("domain", "source"),
-        {"nvtx_category": pl.col("category")},
-        pl.col("kind").eq("start_end"),
-    ),
-)
+_FREE_RANGES = (_ranges(pl.col("kind").eq("start_end")),)
 
 
 @dataclass(frozen=True)
