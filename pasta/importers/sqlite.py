@@ -1,7 +1,7 @@
 """Somebody else's SQLite database, read with suspicion: any table or column may be missing, of another type or absurd.
 
-Only tables are read, never views or generated columns, so a hostile file cannot make a query run for ever: what a
-query costs is bounded by the file's size. Queries that sort or join spill to SQLite's own temporary files.
+Only tables are read, never views, virtual tables or generated columns, so a hostile file cannot make a query run for
+ever: what one costs is bounded by the file's size. Queries that sort or join spill to SQLite's own temporary files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Database:
         self._connection = connection
         #: Added to every time that ``time`` reads, to place this file on the clock of another.
         self.shift_ns = 0
-        names = [row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        # Virtual tables have no page of their own: what reading one costs is up to the module behind it.
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
+        names = [row[0] for row in self.rows(query)]
         self.tables: Mapping[str, tuple[str, ...]] = {
             name: tuple(str(row[1]) for row in self.rows(f"PRAGMA table_info({quote(name)})")) for name in names
         }
@@ -147,3 +149,5 @@ def opened(source: Source) -> Iterator[Database]:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
         yield Database(source, connection)
+    if source.plain == source.path:
+        source.tick(source.size)

@@ -57,6 +57,8 @@ class XplaneImporter:
             except WireError as error:
                 raise _damaged(source, str(error)) from error
             events += profile.events
+            if source.plain == source.path:
+                source.tick(source.size)
             sink.flush()
         if not events:
             raise nothing_to_import(sources, "it has no event", "profile while the program computes")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
+from pasta.errors import PastaError
 from pasta.importers import ImportSummary, import_files
 from pasta.trace import Trace
 
@@ -47,3 +51,21 @@ def imported(*paths: Path, into: Path | None = None) -> Imported:
 def beside(path: Path) -> Sequence[str]:
     """Return the names of all files in the folder of ``path``."""
     return sorted(file.name for file in path.parent.iterdir())
+
+
+#: Settings of tests that import many generated files.
+MANY_FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+#: Bytes to damage: positions, taken modulo the size of the file, and the bits to flip there.
+FLIPS = st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 255)), min_size=1, max_size=30)
+
+
+def import_damaged(path: Path, flips: list[tuple[int, int]], first: int = 0) -> None:
+    """Import a copy of ``path`` with ``flips`` from byte ``first`` on: anything but a ``PastaError`` is raised."""
+    content = bytearray(path.read_bytes())
+    for position, bits in flips:
+        content[first + position % (len(content) - first)] ^= bits
+    damaged = path.with_name(f"damaged-{path.name}")
+    damaged.write_bytes(content)
+    with contextlib.suppress(PastaError):
+        imported(damaged)

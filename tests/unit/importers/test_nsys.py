@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 import real_traces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from import_helper import beside, imported
+from import_helper import FLIPS, MANY_FILES, beside, import_damaged, imported
 from nsys_export import NsysExport, global_pid, global_tid
 
 from pasta.errors import PastaError
@@ -330,6 +330,18 @@ def test_old_exports_tell_runtime_from_driver_by_name(tmp_path: Path) -> None:
     ]
 
 
+def test_a_virtual_table_is_not_read(export: NsysExport) -> None:
+    export.kernel("axpy", 1, 2)
+    path = export.done()
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE VIRTUAL TABLE NVTX_EVENTS USING fts5(start, end, eventType, text)")
+        database.execute("INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, 'step')")
+        database.commit()
+    trace = imported(path)
+    assert trace.rows("kernel", "end_ns") == [2]
+    assert trace.rows("range") == []
+
+
 def test_what_has_no_place_is_listed(export: NsysExport) -> None:
     export.kernel("axpy", 1, 2, cacheConfig=1, launchType=None)
     export.add("OSRT_API", {"start": 1, "end": 2}, {"start": 3, "end": 4})
@@ -427,7 +439,7 @@ _WHOLE = st.integers(-(2**63), 2**63 - 1)
 _ODD = st.one_of(st.none(), st.text(max_size=5), st.floats(), st.binary(max_size=5))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(
     launches=st.lists(
         st.tuples(
@@ -460,7 +472,7 @@ def test_calls_and_kernels_round_trip(tmp_path: Path, launches: list[tuple[int, 
         assert own["correlation_id"].is_sorted()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(data=st.data())
 def test_no_column_has_to_be_there_or_to_hold_what_it_should(tmp_path: Path, data: st.DataObject) -> None:
     full = NsysExport(":memory:")  # type: ignore[arg-type]
@@ -484,8 +496,8 @@ def test_no_column_has_to_be_there_or_to_hold_what_it_should(tmp_path: Path, dat
         imported(odd.done())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flips=st.lists(st.tuples(st.integers(100, 2**20), st.integers(1, 255)), min_size=1, max_size=40))
+@MANY_FILES
+@given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
     whole = tmp_path / "whole.sqlite"
     if not whole.exists():
@@ -495,13 +507,7 @@ def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, fl
             export.kernel(f"kernel{number}", number, number + 1, correlation=number)
             export.nvtx(f"aten::op{number}, seq = {number}", number, number + 1)
         export.done()
-    content = bytearray(whole.read_bytes())
-    for position, change in flips:
-        content[position % (len(content) - 100) + 100] ^= change
-    damaged = tmp_path / "damaged.sqlite"
-    damaged.write_bytes(content)
-    with contextlib.suppress(PastaError):
-        imported(damaged)
+    import_damaged(whole, flips, first=100)
 
 
 @pytest.mark.skipif(real_traces.folder() is None, reason="the public traces are not here: set PASTA_TEST_TRACES")

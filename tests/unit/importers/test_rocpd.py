@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 import pytest
 import real_traces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from import_helper import imported
+from import_helper import FLIPS, MANY_FILES, import_damaged, imported
 from sqlite_builder import SqliteBuilder
 
 from pasta.errors import PastaError
@@ -278,7 +277,7 @@ def test_a_view_that_never_ends_is_not_run(file: SqliteBuilder) -> None:
     assert imported(path).rows("kernel", "start_ns") == [1]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(
     dispatches=st.lists(
         st.tuples(st.integers(0, 2**62), st.integers(0, 2**40), st.integers(1, 2**30)), min_size=1, max_size=10
@@ -297,8 +296,8 @@ def test_dispatches_round_trip(tmp_path: Path, dispatches: list[tuple[int, int, 
     assert sorted(trace.rows("kernel", "start_ns", "end_ns", "global_x", "grid_x")) == want
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flips=st.lists(st.tuples(st.integers(100, 2**18), st.integers(1, 255)), min_size=1, max_size=40))
+@MANY_FILES
+@given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
     whole = tmp_path / "whole.db"
     if not whole.exists():
@@ -308,13 +307,7 @@ def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, fl
             process.dispatch(number, number + 1, grid=64, block=64)
             process.region("HIP_RUNTIME_API", "hipMalloc", number, number + 1)
         file.done()
-    content = bytearray(whole.read_bytes())
-    for position, change in flips:
-        content[position % (len(content) - 100) + 100] ^= change
-    damaged = tmp_path / "damaged.db"
-    damaged.write_bytes(content)
-    with contextlib.suppress(PastaError):
-        imported(damaged)
+    import_damaged(whole, flips, first=100)
 
 
 @pytest.mark.skipif(real_traces.folder() is None, reason="the public traces are not here: set PASTA_TEST_TRACES")

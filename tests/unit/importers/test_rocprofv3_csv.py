@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 from pathlib import Path
 
 import pytest
 import real_traces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from import_helper import imported
+from import_helper import FLIPS, MANY_FILES, import_damaged, imported
 
 from pasta.errors import PastaError
 from pasta.importers import detect, import_files
@@ -236,7 +235,7 @@ def test_rows_that_are_cut_or_have_no_start_are_skipped_and_counted(tmp_path: Pa
     assert trace.summary.skipped == {"row with a wrong number of fields": 1, "row without a start": 1}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(
     kernels=st.lists(
         st.tuples(
@@ -257,16 +256,10 @@ def test_kernels_round_trip(tmp_path: Path, kernels: list[tuple[int, int, str]],
     assert imported(path).rows("kernel", "start_ns", "end_ns", "name") == want
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flips=st.lists(st.tuples(st.integers(0, 2**12), st.integers(1, 255)), min_size=1, max_size=20))
+@MANY_FILES
+@given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
-    path = write(tmp_path / "damaged_kernel_trace.csv", ROCM_7, KERNEL, KERNEL, KERNEL)
-    content = bytearray(path.read_bytes())
-    for position, change in flips:
-        content[position % len(content)] ^= change
-    path.write_bytes(content)
-    with contextlib.suppress(PastaError):
-        imported(path)
+    import_damaged(write(tmp_path / "out_kernel_trace.csv", ROCM_7, KERNEL, KERNEL, KERNEL), flips)
 
 
 @pytest.mark.skipif(real_traces.folder() is None, reason="the public traces are not here: set PASTA_TEST_TRACES")

@@ -10,9 +10,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 import real_traces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from import_helper import imported
+from import_helper import FLIPS, MANY_FILES, import_damaged, imported
 from rocprof_maker import GPU, HOST, KINDS, OTHER_GPU, RocprofDocument
 
 from pasta.errors import PastaError
@@ -200,7 +200,7 @@ def test_a_document_without_records_is_nothing_to_import(document: RocprofDocume
 _SIZE = st.integers(1, 2**20)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(
     dispatches=st.lists(
         st.tuples(st.integers(0, 2**62), st.integers(0, 10**9), st.tuples(_SIZE, _SIZE, _SIZE), st.integers(1, 1024)),
@@ -230,7 +230,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(data=st.data())
 def test_any_value_may_stand_anywhere(tmp_path: Path, data: st.DataObject) -> None:
     document = RocprofDocument()
@@ -249,19 +249,13 @@ def test_any_value_may_stand_anywhere(tmp_path: Path, data: st.DataObject) -> No
         imported(document.write(tmp_path / "odd.json"))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flips=st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 255)), min_size=1, max_size=10))
+@MANY_FILES
+@given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
     document = RocprofDocument()
     for number in range(5):
         document.dispatch(number, number + 1, grid=(1, 1, 1), block=(1, 1, 1))
-    path = document.write(tmp_path / "damaged.json")
-    content = bytearray(path.read_bytes())
-    for position, change in flips:
-        content[position % len(content)] ^= change
-    path.write_bytes(content)
-    with contextlib.suppress(PastaError):
-        imported(path)
+    import_damaged(document.write(tmp_path / "results.json"), flips)
 
 
 @pytest.mark.skipif(real_traces.folder() is None, reason="the public traces are not here: set PASTA_TEST_TRACES")

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import real_traces
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from import_helper import imported
+from hypothesis import given
+from import_helper import FLIPS, MANY_FILES, import_damaged, imported
 from sqlite_builder import SqliteBuilder
 
 from pasta.errors import PastaError
@@ -176,8 +175,8 @@ def test_an_empty_file_is_nothing_to_import(rpd: Rpd) -> None:
     assert error.value.exit_code == 2
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flips=st.lists(st.tuples(st.integers(100, 2**18), st.integers(1, 255)), min_size=1, max_size=40))
+@MANY_FILES
+@given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
     whole = tmp_path / "whole.rpd"
     if not whole.exists():
@@ -187,13 +186,7 @@ def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, fl
             rpd.launch(call, (1, 1, 1), (64, 1, 1))
             rpd.operation("KernelExecution", number, number + 1, call, text=f"kernel{number}")
         rpd.done()
-    content = bytearray(whole.read_bytes())
-    for position, change in flips:
-        content[position % (len(content) - 100) + 100] ^= change
-    damaged = tmp_path / "damaged.rpd"
-    damaged.write_bytes(content)
-    with contextlib.suppress(PastaError):
-        imported(damaged)
+    import_damaged(whole, flips, first=100)
 
 
 @pytest.mark.skipif(real_traces.folder() is None, reason="the public traces are not here: set PASTA_TEST_TRACES")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 from pathlib import Path
 
 import pytest
 import real_traces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from import_helper import imported
+from import_helper import FLIPS, MANY_FILES, import_damaged, imported
 from xspace_maker import Plane, write
 
 from pasta.errors import PastaError
@@ -219,7 +218,7 @@ def test_a_profile_without_events_is_nothing_to_import(gpu: Plane, tmp_path: Pat
         import_files([write(tmp_path / "idle.pb", gpu)], tmp_path / "out.pasta")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY_FILES
 @given(
     events=st.lists(
         st.tuples(st.integers(0, 2**62), st.integers(0, 2**50), st.text("abc", min_size=1)), min_size=1, max_size=20
@@ -239,8 +238,8 @@ def test_kernels_round_trip(tmp_path: Path, events: list[tuple[int, int, str]], 
     assert sorted(trace.rows("kernel", "start_ns", "end_ns", "name")) == want
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flips=st.lists(st.tuples(st.integers(0, 2**12), st.integers(1, 255)), min_size=1, max_size=10))
+@MANY_FILES
+@given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
     gpu = Plane("/device:GPU:0", device_vendor="AMD", compute_cap_major=9)
     gpu.line("Stream #1(Kernel)")
@@ -248,13 +247,8 @@ def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, fl
     host = Plane("/host:CPU")
     host.line("python")
     host.event("MemoryAllocation", US, 0, allocator_name="&GPU_0_bfc", addr=4, fragmentation=0.5)
-    path = write(tmp_path / "damaged.pb", gpu, host, Plane("Task Environment", profile_start_time=5))
-    content = bytearray(path.read_bytes())
-    for position, change in flips:
-        content[position % len(content)] ^= change
-    path.write_bytes(content)
-    with contextlib.suppress(PastaError):
-        imported(path)
+    environment = Plane("Task Environment", profile_start_time=5)
+    import_damaged(write(tmp_path / "host.xplane.pb", gpu, host, environment), flips)
 
 
 @pytest.mark.skipif(real_traces.folder() is None, reason="the public traces are not here: set PASTA_TEST_TRACES")
