@@ -24,6 +24,12 @@ def grouped(value: float, decimals: int = 0) -> str:
     return f"{value:,.{decimals}f}".replace(",", " ")
 
 
+def plural(number: float, noun: str) -> str:
+    """Return ``1 launch`` or ``8 431 launches``."""
+    ending = "" if number == 1 else "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{grouped(number, 0 if float(number).is_integer() else 1)} {noun}{ending}"
+
+
 def duration(ns: float) -> str:
     """Return a time: ``29.0 ms``."""
     return _single(ns, "ns")

@@ -6,7 +6,7 @@ import polars as pl
 
 from pasta.tools.analysis.lifetimes import HOST_KINDS, object_lifetimes
 from pasta.tools.base import TraceView
-from pasta.tools.units import grouped
+from pasta.tools.units import grouped, plural
 
 #: Spaces that are no device memory: every block (work-group) or thread has its own.
 ON_CHIP = ("shared", "local")
@@ -66,5 +66,5 @@ def coverage(trace: TraceView, table: str) -> str:
     measured = trace.table(table).select(LAUNCH).unique().select(pl.len()).collect().item()
     total = trace.table("kernel").select(pl.len()).collect().item()
     if not total or measured >= total:
-        return f"{grouped(measured)} launches measured"
-    return f"{grouped(measured)} of {grouped(total)} launches were measured; the others are not in these numbers"
+        return f"{plural(measured, 'launch')} measured"
+    return f"{grouped(measured)} of {plural(total, 'launch')} were measured; the others are not in these numbers"

@@ -129,7 +129,7 @@ def _from_ranges(trace: TraceView) -> Steps | None:
         return None
     stem = plausible[-1]["stem"][0]
     by_process = {group["pid"][0]: group for group in plausible if group["stem"][0] == stem}
-    return _steps(pl.concat(by_process.values()), f"ranges named {stem}")
+    return _steps(pl.concat(by_process.values()), f"ranges named {stem.strip()}")
 
 
 def _covered(ranges: pl.DataFrame) -> int:

@@ -21,7 +21,7 @@ from pasta.tools.builtin.underused import Underused
 from pasta.tools.builtin.uvm import Uvm
 from pasta.tools.describe import NO_DATA
 from pasta.tools.result import Severity, by_severity
-from pasta.tools.units import duration, grouped, size
+from pasta.tools.units import duration, grouped, plural, size
 
 _TINY_KERNEL_NS = 10_000  # about what a launch costs the host; shorter kernels cannot hide it
 _SMALL_COPY_BYTES = 64 << 10
@@ -84,7 +84,7 @@ def _idle(e: Evidence) -> list[Finding]:
         text += f", {100 * times[cause] / idle:.0f} % of it"
     text += f" while the host {_HOST_DOES[cause]}"
     if launches:
-        text += f"; {grouped(launches / e.count)} launches{e.each}, {duration(idle / launches)} of idle time for each"
+        text += f"; {plural(launches / e.count, 'launch')}{e.each}, {duration(idle / launches)} of idle time for each"
     return [
         Finding(
             "device-idle",
@@ -149,12 +149,13 @@ def _blocking_syncs(e: Evidence) -> list[Finding]:
         return []
     places = rows.group_by("op", "function").agg(pl.len().alias("waits"))
     op, function, _ = places.sort("waits", "op", "function", descending=[True, False, False]).row(0)
+    often = "once" if rows.height == e.count else f"{rows.height / e.count:.3g} times"
     where = ", most often in " + " of ".join(filter(None, (function, op))) if function or op else ""
     return [
         Finding(
             "blocking-sync",
             "high" if share >= 0.1 else "medium",
-            f"the host waits for the device {rows.height / e.count:.3g} times{e.each}{where}; "
+            f"the host waits for the device {often}{e.each}{where}; "
             f"the device then runs dry for {duration(dry / e.count)}{e.each}",
             cost_ns=dry,
             share=share,
@@ -223,9 +224,7 @@ def _compilations(e: Evidence) -> list[Finding]:
     if share < 0.02 and not (e.steps and waited.height):
         return []
     when = f"within the {e.steps.noun}s" if e.steps else "in the time measured"
-    text = (
-        f"{grouped(builds.height)} programs were compiled {when}, and {grouped(waited.height)} launches waited for it"
-    )
+    text = f"the program compiles {when}: {plural(builds.height, 'build')}, {plural(waited.height, 'launch')} that waited"
     return [
         Finding(
             "compilation",
@@ -256,8 +255,8 @@ def _failed_calls(e: Evidence) -> list[Finding]:
         Finding(
             "failed-calls",
             "medium",
-            f"{grouped(int(failed['calls'].sum()))} API calls did not return success: "
-            f"{name} returned {result} {grouped(calls)} times",
+            f"{plural(int(failed['calls'].sum()), 'API call')} did not return success: "
+            f"{name} returned {result} in {grouped(calls)} of them",
             remedy="look the code up and check the call; `--tool api` lists all functions",
             evidence={"calls": failed.head(10).to_dicts()},
         )

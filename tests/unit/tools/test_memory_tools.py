@@ -216,7 +216,7 @@ def test_coalescing_by_source_line() -> None:
           file        line  kind   sectors  needed  excess  of excess %                    efficiency %  sectors a request  needed
           kernels.cu    41  load       320      40     280        100.0  ████████████████          12.5             32.000   4.000
           kernels.cu    42  store       10      10       0          0.0                           100.0              1.000   1.000
-          1 launches measured
+          1 launch measured
 
         Bank conflicts of shared memory
           file        line  kind  extra passes  a request
