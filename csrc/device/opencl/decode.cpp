@@ -165,7 +165,7 @@ class Decoder {
   }
 
   void add_extents(ObjectAccess& object, uint64_t number) const {
-    if (!has_map(number)) return;
+    if (!plan_.reducers.extents || !has_map(number)) return;
     uint64_t bytes = entry(number)[1];
     uint64_t roots = plan_.roots.size();
     uint32_t root = static_cast<uint32_t>(number);
@@ -201,6 +201,15 @@ class Decoder {
       }
       return count;
     };
+    if (!plan_.reducers.extents) {
+      uint64_t first = 0, end = granules;
+      while (first < end && !touched[first]) ++first;
+      while (end > first && !touched[end - 1]) --end;
+      if (first < end) {
+        object.first_offset = std::max((line0 + first) << shift, base) - base;
+        object.last_offset = std::min((line0 + end) << shift, base + bytes) - base - 1;
+      }
+    }
     object.lines = distinct(kLineShift);
     object.pages_4k = distinct(kPageShift);
     object.pages_64k = distinct(16);

@@ -34,7 +34,9 @@ struct ObjectAccess {
   uint64_t load_bytes = 0, store_bytes = 0, atomic_bytes = 0;
   // Null where they were not reduced, or the object is too large for granules this fine.
   std::optional<uint64_t> lines, pages_4k, pages_64k, pages_2m;
-  std::optional<uint64_t> first_offset, last_offset;  // null also when nothing was touched
+  // Null also when nothing was touched. Without Reducers::extents, rounded out to the granules of
+  // the map (64-byte lines, for all but very large objects).
+  std::optional<uint64_t> first_offset, last_offset;
 };
 
 struct LaunchAccess {

@@ -247,12 +247,13 @@ Id DeviceCode::touch_function(uint32_t root, bool span) {
     code.effect(OpReturn, {});
     code.begin_block(some);
   }
-  Id offset = code.binary(OpISub, address, word(StateLayout::base));
-  Id first = code.unsigned_max(word(StateLayout::first), code.emit(OpNot, ulong(), {offset}));
-  Id last = code.unsigned_max(word(StateLayout::last), code.binary(OpIAdd, offset, bytes));
-  store_word(code, state, state_.root(root, StateLayout::first), first);
-  store_word(code, state, state_.root(root, StateLayout::last), last);
-
+  if (plan_.reducers.extents) {
+    Id offset = code.binary(OpISub, address, word(StateLayout::base));
+    Id first = code.unsigned_max(word(StateLayout::first), code.emit(OpNot, ulong(), {offset}));
+    Id last = code.unsigned_max(word(StateLayout::last), code.binary(OpIAdd, offset, bytes));
+    store_word(code, state, state_.root(root, StateLayout::first), first);
+    store_word(code, state, state_.root(root, StateLayout::last), last);
+  }
   auto line_of = [&](Id at) {
     return code.unsigned_min(
         code.binary(OpISub, code.binary(OpShiftRightLogical, at, shift), line0), limit);

@@ -87,14 +87,16 @@ Id DeviceCode::touch_range() {
     return code.load(ulong(), long_at(code, slot, offset), kWord);
   };
   Id base = field(0), size = field(1), map = field(2), shift = field(3);
-  Id offset = code.binary(OpISub, address, base);
-  Id extents = binding_word(code, state, slot, kBindingExtents);
-  Id first_at = code.binary(OpIAdd, extents, code.binary(OpIMul, range, globals_.u64(2 * kWord)));
-  Id last_at = code.binary(OpIAdd, first_at, globals_.u64(kWord));
-  code.emit(OpFunctionCall, globals_.void_type(),
-            {raise(), slot, first_at, code.emit(OpNot, ulong(), {offset})});
-  code.emit(OpFunctionCall, globals_.void_type(),
-            {raise(), slot, last_at, code.binary(OpIAdd, offset, bytes)});
+  if (plan_.reducers.extents) {
+    Id offset = code.binary(OpISub, address, base);
+    Id extents = binding_word(code, state, slot, kBindingExtents);
+    Id first_at = code.binary(OpIAdd, extents, code.binary(OpIMul, range, globals_.u64(2 * kWord)));
+    Id last_at = code.binary(OpIAdd, first_at, globals_.u64(kWord));
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {raise(), slot, first_at, code.emit(OpNot, ulong(), {offset})});
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {raise(), slot, last_at, code.binary(OpIAdd, offset, bytes)});
+  }
   Id line0 = code.binary(OpShiftRightLogical, base, shift);
   Id end_of_range = code.binary(OpISub, code.binary(OpIAdd, base, size), globals_.u64(1));
   Id limit = code.binary(OpISub, code.binary(OpShiftRightLogical, end_of_range, shift), line0);

@@ -128,6 +128,7 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
     Id granules = code.binary(
         OpIAdd, code.binary(OpISub, code.binary(OpShiftRightLogical, end, shift), line0), one);
     set(StateLayout::limit, code.select(code.compare(OpIEqual, bytes, zero), zero, granules));
+    if (!plan_.reducers.extents) continue;
     set(StateLayout::first, zero);
     set(StateLayout::last, zero);
   }
@@ -195,7 +196,7 @@ void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
                 {device_.flush_add(), slot, offset, device_.load_word(code, state, c)});
     }
   }
-  for (uint32_t k = 0; plan_.reducers.lines && k < plan_.roots.size(); ++k) {
+  for (uint32_t k = 0; plan_.reducers.extents && k < plan_.roots.size(); ++k) {
     Space space = plan_.roots[k].space;
     if (space != Space::global && space != Space::constant) continue;
     for (bool last : {false, true}) {

@@ -1,38 +1,39 @@
-// Where everything lies in the hidden buffer: the one agreement between instrumented kernels and
-// the host.
+// Where everything lies in the hidden buffer: the one agreement between instrumented kernels and host.
 //
-//   hidden buffer, 64-byte units                             launch word (second hidden argument)
-//   ┌──────────────────────────────┬──── · · ────┬─────────┐  low 32 bits:  unit at which the slot
-//   begins │ slot │ slot │ slot │ …     → │             │ ←  bind.│  high 32 bits: unit at which
-//   the binding begins └──────────────────────────────┴──── · · ────┴─────────┘
+//   hidden buffer, 64-byte units                        launch word (second hidden argument)
+//   ┌─────────────────────────┬── · · ──┬───────────┐   low 32 bits:  unit where the slot begins
+//   │ slot │ slot │ slot │  → │         │ ← binding │   high 32 bits: unit where the binding begins
+//   └─────────────────────────┴── · · ──┴───────────┘
 //
 // A *binding* says what the arguments of a launch are. The host writes it once and any number of
 // launches with the same arguments share it. A *slot* takes the results of one launch and is zero
 // before it. Both are 64-bit words.
 //
-//   slot   0        accesses that wanted a place in the trace (more than it holds: the rest are
-//   lost)
-//          1..3     work-group size as enqueued: the runtime may have chosen it
-//          4..7     0
-//          8..      of root k (K roots): base[k] address of its first byte, as the device sees it
-//                   first[k] ~(offset of the first byte touched); last[k] offset behind the last;
-//                   0: untouched
-//          counters 8 rows of C words, one row a shard; a row begins at a multiple of 8 words
-//   then, at offsets that the binding gives,
-//          table    dynamic site d, object o: accesses[d * stride + o]; o < K are roots, then
-//          ranges extents  of range r: first, last, as above maps     one byte a granule (2^shift
-//          bytes of address): 1 if touched; a last byte takes strays trace    records of 16 bytes:
-//          u64 address, u64 work-item << 24 | site
+//   slot     0        accesses that wanted a place in the trace: more than it holds are lost
+//            1..3     work-group size as enqueued: the runtime may have chosen it
+//            4..7     0
+//            8..      of root k (K roots), three arrays:
+//                     base[k]   address of its object's first byte, as the device sees it
+//                     first[k]  ~(offset of the first byte touched), last[k] offset behind the last;
+//                               0: untouched
+//            counters 8 rows of C words, one row a shard; a row begins at a multiple of 8 words
+//            then, at offsets that the binding gives,
+//            table    dynamic site d, object o: accesses[d * stride + o]; o < K: roots, then ranges
+//            extents  of range r: first, last, as above
+//            maps     one byte a granule (2^shift bytes of address): 1 if touched; a last byte takes
+//                     accesses outside the object
+//            trace    records of 16 bytes: u64 address, u64 work-item << 24 | site
 //
-//   binding 0 trace offset in the slot, bytes    1 records that the trace can hold
-//           2 ranges (R)                         3 table offset in the slot, bytes
-//           4 stride of the table, words         5 extents offset in the slot, bytes
-//           6,7 0
-//           8 + 4 k      root k:  bytes by which its pointer lies behind the object's start,
-//           object's bytes,
-//                        map offset in the slot, shift
-//           8 + 4 (K+r)  range r, sorted by address:  first address, bytes, map offset in the slot,
-//           shift
+//   binding  0        offset of the trace in the slot, bytes
+//            1        records that the trace can hold
+//            2        ranges (R)
+//            3        offset of the table in the slot, bytes
+//            4        stride of the table, words
+//            5        offset of the ranges' extents in the slot, bytes
+//            6..7     0
+//            8 + 4 k  root k: bytes by which its pointer lies behind the object's start, the object's
+//                     bytes, offset of its map in the slot, shift
+//            8 + 4 (K + r)  range r, sorted by address: first address, bytes, offset of its map, shift
 #pragma once
 
 #include <cstdint>

@@ -58,8 +58,10 @@ struct Site {
 
 // What is reduced while the kernel runs. Executions and objects always are.
 struct Reducers {
-  bool lines = true;   // 64-byte lines and pages touched, first and last byte
-  bool trace = false;  // every access, appended to a bounded buffer
+  bool lines = true;     // 64-byte lines and pages touched
+  bool extents = false;  // first and last byte to the byte, not to the line; one more atomic a
+                         // sub-group and object
+  bool trace = false;    // every access, appended to a bounded buffer
 
   // How the device can add: both must be there for it, else a slower way is taken.
   bool int64_atomics = true;

@@ -175,10 +175,10 @@ PYBIND11_MODULE(_spirv, m) {
   // (words, plans, {kernel: reason}, error)
   m.def(
       "instrument",
-      [](const py::bytes& module, bool lines, bool trace, bool int64_atomics, bool sub_groups,
-         std::function<bool(const std::string&)> wants) {
+      [](const py::bytes& module, bool lines, bool extents, bool trace, bool int64_atomics,
+         bool sub_groups, std::function<bool(const std::string&)> wants) {
         InstrumentOptions options;
-        options.reducers = {lines, trace, int64_atomics, sub_groups};
+        options.reducers = {lines, extents, trace, int64_atomics, sub_groups};
         options.wants = std::move(wants);
         auto words = words_of(module);
         Instrumented result = instrument(words.data(), words.size(), options);
@@ -186,8 +186,9 @@ PYBIND11_MODULE(_spirv, m) {
         for (const Skipped& s : result.skipped) skipped[py::str(s.kernel)] = s.reason;
         return py::make_tuple(bytes_of(result.words), result.kernels, skipped, result.error);
       },
-      py::arg("module"), py::arg("lines") = true, py::arg("trace") = false,
-      py::arg("int64_atomics") = true, py::arg("sub_groups") = true, py::arg("wants") = nullptr);
+      py::arg("module"), py::arg("lines") = true, py::arg("extents") = false,
+      py::arg("trace") = false, py::arg("int64_atomics") = true, py::arg("sub_groups") = true,
+      py::arg("wants") = nullptr);
 
   py::class_<BoundObject>(m, "BoundObject")
       .def(py::init([](int64_t object_id, uint64_t bytes, uint64_t offset, uint64_t texel_bytes) {
