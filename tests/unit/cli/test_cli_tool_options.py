@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 import typer
 
+from pasta import report
+from pasta.cli.main import load
+from pasta.cli.options import Format
 from pasta.cli.tool_options import named_tools, options_of, with_tool_options
 from pasta.errors import PastaError
-from pasta.tools import Result, Tool, ToolOptions, TraceView, option
+from pasta.tools import Result, Tool, ToolOptions, TraceView, option, registry
+from pasta.tools.base import option_specs
 
 
 class First(Tool):
@@ -120,3 +124,14 @@ def test_what_the_tool_does_not_take_is_refused(run: Run, arguments: list[str]) 
 )
 def test_tools_are_found_before_the_command_line_is_parsed(arguments: list[str], names: list[str]) -> None:
     assert named_tools(arguments) == names
+
+
+@pytest.mark.parametrize("name", registry.BUILTIN)
+@pytest.mark.parametrize("verb", ["analyze", "diff"])
+def test_no_tool_of_pasta_takes_an_option_of_a_verb(verb: str, name: str) -> None:
+    flags = {option for parameter in load(verb, ["--tool", name]).params for option in parameter.opts}
+    assert {spec.flag for spec in option_specs(registry.find(name).Options)} <= flags
+
+
+def test_the_options_of_a_format_are_those_of_the_reporters() -> None:
+    assert {format.value for format in Format} == set(report.FORMATS) - {"html"}  # a page is `pasta report`
