@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import repeat
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -117,7 +117,7 @@ class EventGroup:
 
     def devices(self, ids: Ids) -> pl.Series:
         """Return the devices that the arguments name."""
-        return as_ids(itemgetter("device"), self.args, ids) if "device" in self._present else self._nulls(pl.Int64())
+        return as_ids(lambda args: args.get("device"), self.args, ids)
 
     def _nulls(self, dtype: pl.DataType) -> pl.Series:
         return pl.Series([None], dtype=dtype).new_from_index(0, len(self))

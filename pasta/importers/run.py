@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,37 +77,33 @@ def default_name(path: Path) -> str:
     return f"{stem}.pasta"
 
 
-def _gather(paths: Iterable[Path], folder: Path, kind: Kind | None) -> tuple[Importer, list[Source]]:
-    paths = list(paths)
+def _gather(paths: Sequence[Path], folder: Path, kind: Kind | None) -> tuple[Importer, list[Source]]:
     sources: list[Source] = []
-    kinds: dict[Kind, list[Source]] = {}
+    kinds: Counter[Kind] = Counter()
+    refused: list[PastaError] = []
     for path in paths:
-        if not path.is_dir():
-            source = Source.of(path, folder)
-            kinds.setdefault(kind or sniff(source), []).append(source)
-            sources.append(source)
-            continue
-        for file in files_in(path):
+        within = path.is_dir()
+        for file in files_in(path) if within else (path,):
             source = Source.of(file, folder)
-            found = _kind_within(source)
-            if found is not None and kind in (None, found):
-                kinds.setdefault(found, []).append(source)
+            try:
+                found = sniff(source) if within or kind is None else kind
+            except PastaError as error:
+                if not within:
+                    raise
+                refused.append(error)  # a directory holds other things than traces too
+                continue
+            if kind in (None, found):
                 sources.append(source)
+                kinds[found] += 1
     if not sources:
-        names = ", ".join(str(path) for path in paths)
+        if len(refused) == 1:
+            raise refused[0]
+        names = ", ".join(map(str, paths))
         raise PastaError(f"nothing to import in {names}", "name files of a format that pasta imports")
     if len(kinds) > 1:
-        held = ", ".join(f"{found.value} ({len(files)})" for found, files in kinds.items())
+        held = ", ".join(f"{found.value} ({count})" for found, count in kinds.items())
         raise PastaError(f"the files have different formats: {held}", "import one at a time, or name it with --from")
     return importer_of(next(iter(kinds))), sources
-
-
-def _kind_within(source: Source) -> Kind | None:
-    """Return the format of a file that was found in a directory, None for what is not a trace."""
-    try:
-        return sniff(source)
-    except PastaError:
-        return None
 
 
 def _report_progress(sources: Sequence[Source], progress: Progress | None) -> None:

@@ -25,6 +25,8 @@ _CATEGORY = re.compile(
     rb"|privateuse1_runtime|gpu_memcpy|gpu_memset|gpu_user_annotation|ac2g|async_cpu_to_gpu"
     rb'|kernel|Kernel|Operator|Runtime|Memcpy|Memset)"'
 )
+#: Intel's unitrace calls its host calls ``cpu_op`` too.
+_UNITRACE = re.compile(rb'"cat"\s*:\s*"(?:gpu_op|Flow_[HD]2[HD]|CL_Flow_)')
 _EVENTS = re.compile(rb'"traceEvents"\s*:|^\s*\[')
 
 #: Header values that go into the manifest as they are, when they are not longer than this as text.
@@ -54,7 +56,8 @@ class Kineto:
     def sniff(self, head: Head) -> bool:
         """A Chrome trace with Kineto's header or its categories."""
         start = head.start
-        return bool(_EVENTS.search(start) and (_CATEGORY.search(start) or _has_header(start)))
+        is_kineto = _has_header(start) or (_CATEGORY.search(start) and not _UNITRACE.search(start))
+        return bool(_EVENTS.search(start) and is_kineto)
 
     def read(self, sources: Sequence[Source], sink: Sink, report: Report) -> None:
         """Read every file, then write them on one time line, each under a pid of its own."""

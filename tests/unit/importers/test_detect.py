@@ -30,6 +30,8 @@ KINETO = document([op("a", 0, 10), kernel("k", 20, 30, 1)])
         (CHROME, Kind.CHROME),
         ("\n" + json.dumps({"otherData": {}, "traceEvents": json.loads(CHROME)}), Kind.CHROME),
         ("[[-1, 1, 37888, 7], [5, 2, 64, 7]]", Kind.TENSORBOARD_MEMORY),
+        # Intel's unitrace: tools/unitrace/src/chromelogger.h of pti-gpu.
+        ('{"traceEvents": [{"ph": "X", "cat": "cpu_op"}, {"ph": "X", "cat": "gpu_op"}]}', Kind.CHROME),
     ],
 )
 @pytest.mark.parametrize("name", ["trace.json", "trace.sqlite", "trace"])
@@ -94,7 +96,14 @@ def test_the_kind_can_be_forced(tmp_path: Path) -> None:
 
 def test_a_directory_without_traces_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no trace")
+    (tmp_path / "more.txt").write_text("no trace either")
     with pytest.raises(PastaError, match="nothing to import in"):
+        import_files([tmp_path], tmp_path / "out.pasta")
+
+
+def test_a_directory_with_one_foreign_file_says_what_to_do_about_it(tmp_path: Path) -> None:
+    (tmp_path / "report.nsys-rep").write_bytes(b"\x00\x01")
+    with pytest.raises(PastaError, match="Nsight Systems report"):
         import_files([tmp_path], tmp_path / "out.pasta")
 
 
