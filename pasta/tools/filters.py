@@ -47,7 +47,7 @@ class Filters:
         """Return the filters in words; empty when there are none."""
         start, end = self.time
         parts = [
-            f"time {_seconds(start)} to {_seconds(end)}" if self.time != (None, None) else "",
+            f"time {_seconds(start, '0s')} to {_seconds(end, 'the end')}" if self.time != (None, None) else "",
             f"range {self.range}" if self.range else "",
             f"kernels matching {self.kernel}" if self.kernel else "",
             f"rank {', '.join(map(str, sorted(self.ranks)))}" if self.ranks else "",
@@ -236,5 +236,5 @@ def _overlapping(rows: pl.LazyFrame, ranges: pl.DataFrame, start: pl.Expr, end: 
     )
 
 
-def _seconds(time: int | None) -> str:
-    return "" if time is None else f"{time / 1e9:g}s"
+def _seconds(time: int | None, open_end: str) -> str:
+    return open_end if time is None else f"{time / 1e9:g}s"

@@ -224,7 +224,8 @@ def _compilations(e: Evidence) -> list[Finding]:
     if share < 0.02 and not (e.steps and waited.height):
         return []
     when = f"within the {e.steps.noun}s" if e.steps else "in the time measured"
-    text = f"the program compiles {when}: {plural(builds.height, 'build')}, {plural(waited.height, 'launch')} that waited"
+    made, waits = plural(builds.height, "build"), plural(waited.height, "launch")
+    text = f"the program compiles {when}: {made}, {waits} that waited"
     return [
         Finding(
             "compilation",
