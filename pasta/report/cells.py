@@ -16,7 +16,8 @@ _UNKNOWN = "-"
 _BAR_CELLS = 16
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _LEVELS = "▁▂▃▄▅▆▇█"
-_ASCII = str.maketrans({"µ": "u", "…": "..", **dict.fromkeys("▏▎▍", None), **dict.fromkeys("▌▋▊▉█", "#"),
+_ASCII = str.maketrans({"µ": "u", "…": "..", "·": "-", "×": "x", "±": "+-",  # noqa: RUF001
+                        **dict.fromkeys("▏▎▍", None), **dict.fromkeys("▌▋▊▉█", "#"),
                         **dict(zip(_LEVELS, ".:-=+*%#", strict=True))})  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def _families(table: ResultTable) -> dict[str, tuple[float, str]]:
     """Choose a common scale for columns of one family: that of their middle value, so that most read well."""
     pooled: dict[tuple[str, str], list[float]] = {}
     for column in table.columns:
-        if column.family and column.unit in SCALES:
+        if column.family and column.unit in SCALES and table.frame.schema[column.name].is_numeric():
             values = _finite(table.frame.get_column(column.name).to_list())
             pooled.setdefault((column.family, column.unit), []).extend(abs(value) for value in values if value)
     return {family: scale_of([median(values)] if values else [], unit) for (family, unit), values in pooled.items()}
@@ -98,11 +99,13 @@ def _text(value: Any) -> str:
     return clean(str(value))
 
 
-def _ascii(cells: Cells) -> Cells:
-    def plain(text: str) -> str:
-        return text if text.isascii() else text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+def ascii_text(text: str) -> str:
+    """Return ``text`` for a terminal that knows no other characters."""
+    return text if text.isascii() else text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
-    return Cells(plain(cells.heading), [plain(text) for text in cells.texts], cells.right)
+
+def _ascii(cells: Cells) -> Cells:
+    return Cells(ascii_text(cells.heading), [ascii_text(text) for text in cells.texts], cells.right)
 
 
 def _bar(percent: Any) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TextIO
 from rich.color import ColorSystem
 from rich.style import Style
 
-from pasta.report.cells import clean, format_table
+from pasta.report.cells import ascii_text, clean, format_table
 from pasta.report.layout import cut_middle, lay_out
-from pasta.report.text import findings_block, heading, loss_lines, top_rows
+from pasta.report.text import findings_block, heading, loss_lines, top_rows, wrap
 from pasta.tools.result import Result, ResultTable
 
 if TYPE_CHECKING:
@@ -30,19 +30,23 @@ def write(results: Sequence[Result], out: TextIO, format: str, terminal: Termina
         blocks.append(_findings(result, terminal))
         losses += [line for line in loss_lines(result.loss) if line not in losses]
         text = "\n\n".join("\n".join(block) for block in blocks if block)
+        text = text if terminal.unicode else ascii_text(text)
         out.write(f"{chr(10) if index and text else ''}{text}{chr(10) if text else ''}")
     if losses:
-        lines = [_styled("Not recorded", _TITLE, terminal), *(f"  {line}" for line in losses)]
-        out.write("\n" + "\n".join(lines) + "\n")
+        lines = [_styled("Not recorded", _TITLE, terminal)]
+        lines += [f"  {part}" for line in losses for part in wrap(line, terminal.width, 2)]
+        text = "\n".join(lines)
+        out.write(f"\n{text if terminal.unicode else ascii_text(text)}\n")
 
 
 def _header(result: Result, terminal: Terminal, titled: bool) -> list[str]:
     title = [_styled(clean(result.title), _TITLE, terminal)] if titled or not result.header else []
-    return title + [clean(line) for line in result.header]
+    return title + [part for line in result.header for part in wrap(clean(line), terminal.width)]
 
 
 def _table(table: ResultTable, terminal: Terminal) -> list[str]:
-    lines = [_styled(heading(table), _TITLE, terminal)]
+    title = heading(table) if terminal.width is None else cut_middle(heading(table), terminal.width, terminal.unicode)
+    lines = [_styled(title, _TITLE, terminal)]
     if table.frame.height:
         width = None if terminal.width is None else terminal.width - 2
         layout = lay_out(format_table(top_rows(table), terminal.unicode), width, terminal.unicode)
@@ -54,7 +58,7 @@ def _table(table: ResultTable, terminal: Terminal) -> list[str]:
     else:
         lines.append("  (no rows)")
     if table.note:
-        lines.append("  " + clean(table.note))
+        lines += [f"  {part}" for part in wrap(clean(table.note), terminal.width, 2)]
     return lines
 
 

@@ -48,7 +48,7 @@ def findings_block(findings: Sequence[Finding], width: int | None, unicode: bool
     signs = _SIGNS if unicode else _ASCII_SIGNS
     for finding in by_severity(findings):
         label = f"  {signs[finding.severity]} {finding.severity}".ljust(_INDENT)
-        body = _wrap(clean(finding.text), width, _INDENT + _SHARE_COLUMNS)
+        body = wrap(clean(finding.text), width, _INDENT + _SHARE_COLUMNS)
         share = _share(finding)
         if share and width is None:
             body[0] += f"  {share}"
@@ -56,7 +56,7 @@ def findings_block(findings: Sequence[Finding], width: int | None, unicode: bool
             body[0] = body[0].ljust(min(width or 0, _LONGEST_LINE) - _INDENT - _SHARE_COLUMNS) + share.rjust(
                 _SHARE_COLUMNS
             )
-        body += _wrap(clean(finding.remedy), width, _INDENT) if finding.remedy else []
+        body += wrap(clean(finding.remedy), width, _INDENT) if finding.remedy else []
         lines.append((label + body[0], finding.severity))
         lines.extend((" " * _INDENT + line, "") for line in body[1:])
     return lines
@@ -81,7 +81,8 @@ def _share(finding: Finding) -> str:
     return duration(finding.cost_ns) if finding.cost_ns is not None else ""
 
 
-def _wrap(text: str, width: int | None, taken: int) -> list[str]:
+def wrap(text: str, width: int | None, taken: int = 0) -> list[str]:
+    """Break a sentence into lines for a terminal of ``width`` of which ``taken`` columns are used; a pipe has one."""
     if width is None:
         return [text]
     return textwrap.wrap(text, max(min(width, _LONGEST_LINE) - taken, 20), break_on_hyphens=False) or [""]
