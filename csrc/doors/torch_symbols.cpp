@@ -1,5 +1,5 @@
-// The torch door: two functions of libc10 that torch calls through the dynamic linker, and what the import
-// hook (pasta/inject/torch_hooks.py) calls.
+// The torch door: two functions of libc10 that torch calls through the dynamic linker, and what the
+// import hook (pasta/inject/torch_hooks.py) calls.
 #include "backends/torch/backend.h"
 #include "backends/torch/operators.h"
 #include "backends/torch/tensors.h"
@@ -18,10 +18,10 @@ __attribute__((visibility("default"))) bool memoryProfilingEnabled() {
   return pasta::torch::memory_profiling_enabled();
 }
 
-__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* address, int64_t bytes,
-                                                                        size_t allocated, size_t reserved,
-                                                                        Device device) {
-  pasta::torch::report_memory_usage(address, bytes, allocated, reserved, {device.type, device.index});
+__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(
+    void* address, int64_t bytes, size_t allocated, size_t reserved, Device device) {
+  pasta::torch::report_memory_usage(address, bytes, allocated, reserved,
+                                    {device.type, device.index});
 }
 
 }  // namespace c10
@@ -40,6 +40,6 @@ PASTA_EXPORT void pasta_torch_module_entered(const char* path) {
 PASTA_EXPORT void pasta_torch_module_left() { pasta::torch::module_left(); }
 
 PASTA_EXPORT void pasta_torch_modules_missing() {
-  pasta::report_loss("torch", "op", pasta::kNullI64, "module paths: this torch has no hooks for them",
-                     "use torch 2.1 or later");
+  pasta::report_loss("torch", "op", pasta::kNullI64,
+                     "module paths: this torch has no hooks for them", "use torch 2.1 or later");
 }

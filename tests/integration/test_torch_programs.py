@@ -178,6 +178,26 @@ with record("outer"):
     assert ranges.filter(name="inner")["parent_id"].to_list() == [outer] * 2
 
 
+def test_annotation_that_ends_on_another_thread_is_lost_and_said_so(tmp_path: Path) -> None:
+    program = """
+import threading, torch
+x = torch.ones(3)
+with torch.autograd.profiler.record_function("around"):
+    annotation = torch.autograd.profiler.record_function("crosses")
+    annotation.__enter__()
+    thread = threading.Thread(target=annotation.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+x.neg()
+"""
+    trace = recorded(tmp_path / "trace", *python(program))
+    loss = trace.table("loss").collect()
+    assert loss.select("source", "table", "records").rows() == [("torch", "range", 1)]
+    # What is around it and after it is whole.
+    assert "around" in trace.table("range").collect()["name"].to_list()
+    assert _ops(trace).filter(name="aten::neg")["parent_id"].to_list() == [None]
+
+
 def test_only_what_is_inside_the_capture_range(tmp_path: Path) -> None:
     program = """
 import torch

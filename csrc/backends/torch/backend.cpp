@@ -13,8 +13,8 @@
 namespace pasta::torch {
 namespace {
 
-// major.minor of the releases with which tests/integration/test_torch_*.py passed on a CPU; 2.11 with
-// tests/gpu/test_torch_cuda.py on an H200.
+// major.minor of the releases with which tests/integration/test_torch_*.py passed on a CPU; 2.11
+// with tests/gpu/test_torch_cuda.py on an H200.
 constexpr std::string_view kVerified[] = {"2.0", "2.4", "2.8", "2.11", "2.13", "2.14"};
 
 enum class Step {
@@ -30,9 +30,7 @@ std::atomic<bool> g_forked{false};
 bool self_test_passes() { return self_test().empty(); }
 
 // Why operators cannot be captured; empty when they can.
-std::string check_operators(bool verified) {
-  const std::string missing = find_record_function();
-  if (!missing.empty()) return "it does not export " + missing;
+std::string try_operators(bool verified) {
   if (!verified && !rehearse(self_test_passes)) return "the self-test failed in a child process";
   const std::string failure = self_test();
   return failure.empty() ? "" : "the self-test failed: " + failure;
@@ -40,7 +38,8 @@ std::string check_operators(bool verified) {
 
 void harvest(int64_t) {
   if (!saw_operators() || saw_tensors() || !traces(TableId::tensor)) return;
-  report_loss("torch", "tensor", kNullI64, "this build of torch does not report allocations through libc10.so",
+  report_loss("torch", "tensor", kNullI64,
+              "this build of torch does not report allocations through libc10.so",
               "use a build whose libraries are shared");
 }
 
@@ -54,13 +53,18 @@ void gate_changed(bool) { follow_gate(); }
 
 Backend g_backend{"torch", "", harvest, after_fork, gate_changed};
 
-void install(std::string_view version) {
+// False: not now, this thread has turned callbacks off.
+bool install(std::string_view version) {
   static std::string& validation = *new std::string;  // read when the process ends
   const bool verified = is_verified(version);
-  const std::string failure = check_operators(verified);
+  const std::string missing = find_record_function();
+  if (missing.empty() && !record_function_enabled()) return false;
+  const std::string failure =
+      missing.empty() ? try_operators(verified) : "it does not export " + missing;
   validation = version.empty() ? "version unknown" : std::string(version);
   if (!failure.empty()) {
-    report_loss("torch", "op", kNullI64, "operators of torch " + validation + " are not captured: " + failure,
+    report_loss("torch", "op", kNullI64,
+                "operators of torch " + validation + " are not captured: " + failure,
                 "use a verified version");
     validation += ", operators not captured";
   } else if (verified) {
@@ -74,13 +78,13 @@ void install(std::string_view version) {
     start_operators();
     follow_gate();
   }
+  return true;
 }
 
 // Runs `install` on the thread that gets to move on from `from`.
 void install_once(Step from, std::string_view version) {
   if (!g_step.compare_exchange_strong(from, Step::installing)) return;
-  install(version);
-  g_step.store(Step::done, std::memory_order_release);
+  g_step.store(install(version) ? Step::done : Step::waiting, std::memory_order_release);
 }
 
 }  // namespace

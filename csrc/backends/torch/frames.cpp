@@ -45,7 +45,8 @@ Frame frame_inside(const Frame* outer, Frame::Kind kind) {
 }
 
 OpPhase phase_of_range(std::string_view name, OpPhase outer) {
-  const bool optimizer = starts_with(name, "Optimizer.step#") || starts_with(name, "Optimizer.zero_grad#");
+  const bool optimizer =
+      starts_with(name, "Optimizer.step#") || starts_with(name, "Optimizer.zero_grad#");
   return optimizer ? OpPhase::optimizer : outer;
 }
 

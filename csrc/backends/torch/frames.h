@@ -1,7 +1,7 @@
 // What a thread is inside of: its operators, annotations and modules, innermost last.
 //
-// A frame inherits what it does not change from the frame outside of it, so that the innermost frame alone
-// says which operator, module and phase the thread is in.
+// A frame inherits what it does not change from the frame outside of it, so that the innermost
+// frame alone says which operator, module and phase the thread is in.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,17 @@ struct Frame {
 // A frame inside of `outer`, which may be null: the thread is in nothing.
 Frame frame_inside(const Frame* outer, Frame::Kind kind);
 
-// Phase of the operators in an annotation. torch.optim annotates its own work; everything else is in the
-// phase of what is around it.
+// Phase of the operators in an annotation. torch.optim annotates its own work; everything else is
+// in the phase of what is around it.
 OpPhase phase_of_range(std::string_view name, OpPhase outer);
-// Phase of an operator in `outer`: autograd's engine names its work; outside of any phase it is `forward`
-// when autograd records (grad mode is on), else `other`.
+// Phase of an operator in `outer`: autograd's engine names its work; outside of any phase it is
+// `forward` when autograd records (grad mode is on), else `other`.
 OpPhase phase_of_operator(std::string_view name, OpPhase outer, bool grad_mode);
 
-// The stack of one thread, usable until the thread's very end: autograd's threads still free tensors while
-// their thread_local objects are destroyed, so this one has no constructor and no destructor. Its memory
-// goes back in a pthread key's destructor, which runs after those; a thread that pushes after that gets new
-// memory.
+// The stack of one thread, usable until the thread's very end: autograd's threads still free
+// tensors while their thread_local objects are destroyed, so this one has no constructor and no
+// destructor. Its memory goes back in a pthread key's destructor, which runs after those; a thread
+// that pushes after that gets new memory.
 class FrameStack {
  public:
   // False when there is no memory; the frame is then not on the stack.

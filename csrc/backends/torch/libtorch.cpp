@@ -27,7 +27,8 @@ int match(dl_phdr_info* info, size_t, void* argument) {
   return 1;
 }
 
-// The handle is kept for good: code of pasta is registered with the library, which must not go away.
+// The handle is kept for good: code of pasta is registered with the library, which must not go
+// away.
 void* open_loaded(Library library) {
   static std::atomic<void*> handles[2];
   std::atomic<void*>& handle = handles[static_cast<int>(library)];

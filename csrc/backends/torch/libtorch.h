@@ -1,7 +1,7 @@
 // Functions that the libtorch of this process exports, found without linking it.
 //
-// Python loads libtorch with RTLD_LOCAL, so that dlsym(RTLD_NEXT) does not see it: the library is looked up
-// among the loaded ones and asked for the symbol.
+// Python loads libtorch with RTLD_LOCAL, so that dlsym(RTLD_NEXT) does not see it: the library is
+// looked up among the loaded ones and asked for the symbol.
 #pragma once
 
 namespace pasta::torch {

@@ -25,7 +25,8 @@ bool push(const Frame& frame) {
   return false;
 }
 
-// -- Leaving frames --------------------------------------------------------------------------------
+// -- Leaving frames
+// --------------------------------------------------------------------------------
 
 // Ends the innermost frame. Its row names the operator outside of it as parent.
 void close_top(FrameStack& frames, int64_t end_ns) {
@@ -62,7 +63,8 @@ bool close_through(const RecordFunction& function) {
   return true;
 }
 
-// -- Operators -------------------------------------------------------------------------------------
+// -- Operators
+// -------------------------------------------------------------------------------------
 
 void enter_operator(const RecordFunction& function, bool backward) {
   if (!collecting()) return;
@@ -91,9 +93,12 @@ std::unique_ptr<ObserverContext> backward_started(const RecordFunction& function
 }
 
 // Not on the stack: it started while nothing was collected.
-void operator_ended(const RecordFunction& function, ObserverContext*) noexcept { close_through(function); }
+void operator_ended(const RecordFunction& function, ObserverContext*) noexcept {
+  close_through(function);
+}
 
-// -- Annotations -----------------------------------------------------------------------------------
+// -- Annotations
+// -----------------------------------------------------------------------------------
 
 // An annotation that ends on whatever thread finishes the work: a collective, a remote call.
 class AsyncAnnotation : public ObserverContext {
@@ -148,7 +153,8 @@ void start_operators() {
   g_backward_callback = add_global_callback(backward);
   g_operator_callback = add_global_callback(operators);
   g_enabled = true;
-  // After that libtorch destroys its list of callbacks, while the session's thread may still move the gate.
+  // After that libtorch destroys its list of callbacks, while the session's thread may still move
+  // the gate.
   std::atexit([] {
     std::lock_guard lock(g_gate_mutex);
     g_operator_callback = 0;

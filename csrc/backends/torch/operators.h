@@ -6,8 +6,8 @@ namespace pasta::torch {
 // Registers the callbacks. After a self_test() that passed, once.
 void start_operators();
 
-// Turns the operator callbacks off while nothing is collected, so that a closed gate costs operators
-// nothing. Annotations stay on: they may open the gate.
+// Turns the operator callbacks off while nothing is collected, so that a closed gate costs
+// operators nothing. Annotations stay on: they may open the gate.
 void follow_gate();
 
 // Modules, from hooks on torch.nn.Module.

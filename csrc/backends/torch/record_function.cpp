@@ -66,7 +66,9 @@ class Probe {
     }
   }
   void set_async() { g_functions.set_async(object_); }
-  const RecordFunction& function() const { return *reinterpret_cast<const RecordFunction*>(object_); }
+  const RecordFunction& function() const {
+    return *reinterpret_cast<const RecordFunction*>(object_);
+  }
 
   // Where the only 8 bytes that hold `value` are; negative when there are none, or several.
   std::ptrdiff_t find(int64_t value) const {
@@ -86,7 +88,8 @@ class Probe {
 constexpr const char* kProbeName = "pasta self-test";
 constexpr int64_t kProbeSequence = 0x7061737461'2b31;
 
-// What the callbacks of the self-test saw. Other threads may run operators meanwhile: theirs are not ours.
+// What the callbacks of the self-test saw. Other threads may run operators meanwhile: theirs are
+// not ours.
 struct Seen {
   const RecordFunction* probe = nullptr;
   bool started = false, ended = false, name_is_right = false;
@@ -133,7 +136,8 @@ std::string watch_probes() {
   if (!function.started) return "a callback was not called";
   if (!function.ended) return "a callback was not called at the end";
   if (!function.name_is_right) return "the name of an operator could not be read";
-  if (watch_probe(Scope::user).started) return "a callback was called for a scope that it did not ask for";
+  if (watch_probe(Scope::user).started)
+    return "a callback was called for a scope that it did not ask for";
   if (!async_is_told()) return "asynchronous annotations could not be told from others";
   return {};
 }
@@ -162,9 +166,10 @@ std::string find_record_function() {
   constexpr const char* kBeforeDescriptor =
       "_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_traitsIcEE"
       "St17reference_wrapperIKN3c1014FunctionSchemaEEEEl";
-  f.before_text = find_function<void(void*, const char*, int64_t)>(Library::torch_cpu,
-                                                                   "_ZN2at14RecordFunction6beforeEPKcl");
-  f.before_descriptor = find_function<void(void*, Descriptor, int64_t)>(Library::torch_cpu, kBeforeDescriptor);
+  f.before_text = find_function<void(void*, const char*, int64_t)>(
+      Library::torch_cpu, "_ZN2at14RecordFunction6beforeEPKcl");
+  f.before_descriptor =
+      find_function<void(void*, Descriptor, int64_t)>(Library::torch_cpu, kBeforeDescriptor);
   if (f.before_text == nullptr && f.before_descriptor == nullptr) return kBeforeDescriptor;
   return {};
 }
@@ -198,7 +203,8 @@ bool is_async(const RecordFunction& function) { return g_functions.is_async(&fun
 int64_t sequence_number(const RecordFunction& function) {
   if (g_sequence_offset < 0) return kNullI64;
   int64_t number;
-  std::memcpy(&number, reinterpret_cast<const char*>(&function) + g_sequence_offset, sizeof(number));
+  std::memcpy(&number, reinterpret_cast<const char*>(&function) + g_sequence_offset,
+              sizeof(number));
   return number < 0 ? kNullI64 : number;  // libtorch: -1 is none
 }
 

@@ -24,14 +24,15 @@ constexpr int64_t kTimeoutNs = 2'000'000'000;
   setrlimit(RLIMIT_CORE, &no_core);
   for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE}) ::signal(signal, SIG_DFL);
   const int status = test() ? 0 : 1;
-  for (;;) syscall(SYS_exit_group, status);  // not _exit(): that is the program's end, and a door of ours
+  for (;;)
+    syscall(SYS_exit_group, status);  // not _exit(): that is the program's end, and a door of ours
 }
 
 }  // namespace
 
 bool rehearse(bool (*test)()) {
-  // The system call, not fork(): no atfork handler of the program runs, and without an exit signal the
-  // program sees no SIGCHLD and no child in its own wait().
+  // The system call, not fork(): no atfork handler of the program runs, and without an exit signal
+  // the program sees no SIGCHLD and no child in its own wait().
   const long child = syscall(SYS_clone, 0L, 0L, 0L, 0L, 0L);
   if (child < 0) return false;
   if (child == 0) play(test);

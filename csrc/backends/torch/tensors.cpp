@@ -15,7 +15,8 @@ namespace {
 
 constexpr int8_t kCpu = 0;
 
-// -- torch's own functions -------------------------------------------------------------------------
+// -- torch's own functions
+// -------------------------------------------------------------------------
 
 using Enabled = bool();
 using Report = void(void*, int64_t, size_t, size_t, Device);
@@ -37,17 +38,19 @@ bool users_profiler_is_on() {
   return enabled != nullptr && enabled();
 }
 
-void report_to_user(void* address, int64_t bytes, size_t allocated, size_t reserved, Device device) {
+void report_to_user(void* address, int64_t bytes, size_t allocated, size_t reserved,
+                    Device device) {
   static std::atomic<Report*> found{nullptr};
   Report* report = real(found, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
   if (report != nullptr) report(address, bytes, allocated, reserved, device);
 }
 
-// -- What the user's profiler would have been told ---------------------------------------------------
+// -- What the user's profiler would have been told
+// ---------------------------------------------------
 
-// The books of the CPU allocator as they would be without pasta: kept only while the user's profiler is on.
-// A block from before is then unknown when it is freed, and one from then stays in the total when it is
-// freed after.
+// The books of the CPU allocator as they would be without pasta: kept only while the user's
+// profiler is on. A block from before is then unknown when it is freed, and one from then stays in
+// the total when it is freed after.
 class UserBooks {
  public:
   // The total to report; nothing when the allocator would not have reported.
@@ -105,13 +108,15 @@ bool memory_profiling_enabled() {
   return true;
 }
 
-void report_memory_usage(void* address, int64_t bytes, size_t allocated, size_t reserved, Device device) {
+void report_memory_usage(void* address, int64_t bytes, size_t allocated, size_t reserved,
+                         Device device) {
   const Asked asked = t_asked;
   t_asked = Asked::no;
   install_on_first_use();
   if (wanted()) {
     g_saw_tensors.store(true, std::memory_order_relaxed);
-    TensorRecord row = tensor_record(address, bytes, allocated, reserved, device, asked != Asked::no);
+    TensorRecord row =
+        tensor_record(address, bytes, allocated, reserved, device, asked != Asked::no);
     row.device_type = intern(device_type_name(device.type));
     row.start_ns = now_ns();
     row.thread_id = thread_id();
@@ -127,8 +132,8 @@ void report_memory_usage(void* address, int64_t bytes, size_t allocated, size_t 
   report_to_user(address, bytes, allocated, reserved, device);
 }
 
-TensorRecord tensor_record(const void* address, int64_t bytes, size_t allocated, size_t reserved, Device device,
-                           bool keeps_total) {
+TensorRecord tensor_record(const void* address, int64_t bytes, size_t allocated, size_t reserved,
+                           Device device, bool keeps_total) {
   TensorRecord row;
   row.action = bytes < 0 ? AllocAction::free : AllocAction::alloc;
   row.address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(address));
@@ -145,9 +150,10 @@ TensorRecord tensor_record(const void* address, int64_t bytes, size_t allocated,
 
 const char* device_type_name(int8_t type) {
   // c10/core/DeviceType.h; a ROCm build calls its devices cuda.
-  static constexpr const char* kNames[] = {
-      "cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip",  "fpga", "maia", "xla",        "vulkan",
-      "metal", "xpu", "mps",   "meta",   "hpu",    "ve",    "lazy", "ipu",  "mtia", "privateuse1"};
+  static constexpr const char* kNames[] = {"cpu", "cuda", "mkldnn",     "opengl", "opencl", "ideep",
+                                           "hip", "fpga", "maia",       "xla",    "vulkan", "metal",
+                                           "xpu", "mps",  "meta",       "hpu",    "ve",     "lazy",
+                                           "ipu", "mtia", "privateuse1"};
   constexpr int kCount = sizeof(kNames) / sizeof(*kNames);
   return type >= 0 && type < kCount ? kNames[type] : "other";
 }

@@ -1,4 +1,5 @@
-// A libtorch with the names that pasta uses and none of the rest, in variants that real ones might become:
+// A libtorch with the names that pasta uses and none of the rest, in variants that real ones might
+// become:
 //   -DNO_CALLBACKS    addGlobalCallback is gone
 //   -DNEVER_CALLS     callbacks are taken and not called
 //   -DOTHER_LAYOUT    the callback is not the struct that it was: addGlobalCallback crashes

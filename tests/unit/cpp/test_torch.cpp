@@ -1,4 +1,5 @@
-// The torch backend without torch: what a thread is inside of, phases, rows of allocations, rehearsals.
+// The torch backend without torch: what a thread is inside of, phases, rows of allocations,
+// rehearsals.
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -25,18 +26,20 @@ void test_phases() {
   CHECK(phase_of_operator("aten::mm", OpPhase::null, false) == OpPhase::other);
   CHECK(phase_of_operator("aten::mm", OpPhase::optimizer, true) == OpPhase::optimizer);
   CHECK(phase_of_operator("aten::mm", OpPhase::backward, true) == OpPhase::backward);
-  CHECK(phase_of_operator("autograd::engine::evaluate_function: MmBackward0", OpPhase::null, true) ==
-        OpPhase::backward);
+  CHECK(phase_of_operator("autograd::engine::evaluate_function: MmBackward0", OpPhase::null,
+                          true) == OpPhase::backward);
   // The names that torch.optim.Optimizer gives its annotations.
   CHECK(phase_of_range("Optimizer.step#AdamW.step", OpPhase::null) == OpPhase::optimizer);
-  CHECK(phase_of_range("Optimizer.zero_grad#SGD.zero_grad", OpPhase::forward) == OpPhase::optimizer);
+  CHECK(phase_of_range("Optimizer.zero_grad#SGD.zero_grad", OpPhase::forward) ==
+        OpPhase::optimizer);
   CHECK(phase_of_range("step", OpPhase::null) == OpPhase::null);
   CHECK(phase_of_range("Optimizer.stepping", OpPhase::backward) == OpPhase::backward);
 }
 
 void test_frames_inherit() {
   const Frame outermost = frame_inside(nullptr, Frame::Kind::op);
-  CHECK(outermost.op_id == kNullI64 && outermost.phase == OpPhase::null && outermost.module.value == 0);
+  CHECK(outermost.op_id == kNullI64 && outermost.phase == OpPhase::null &&
+        outermost.module.value == 0);
   Frame op = outermost;
   op.op_id = 7;
   op.phase = OpPhase::backward;
@@ -90,13 +93,15 @@ void test_tensor_records() {
   const Device cuda1{1, 1};
   const TensorRecord alloc = tensor_record(address, 64, 100, 0, cpu, true);
   CHECK(alloc.action == AllocAction::alloc && alloc.address == 0x7000 && alloc.bytes == 64);
-  CHECK(alloc.allocated_bytes == 100 && alloc.reserved_bytes == kNullI64 && alloc.device_index == kNullI32);
+  CHECK(alloc.allocated_bytes == 100 && alloc.reserved_bytes == kNullI64 &&
+        alloc.device_index == kNullI32);
   const TensorRecord free = tensor_record(address, -64, 36, 0, cpu, true);
   CHECK(free.action == AllocAction::free && free.bytes == 64 && free.allocated_bytes == 36);
   // Memory-mapped storage has no totals.
   CHECK(tensor_record(address, 64, 0, 64, cpu, false).allocated_bytes == kNullI64);
   const TensorRecord device = tensor_record(address, 512, 512, 2 << 20, cuda1, false);
-  CHECK(device.allocated_bytes == 512 && device.reserved_bytes == 2 << 20 && device.device_index == 1);
+  CHECK(device.allocated_bytes == 512 && device.reserved_bytes == 2 << 20 &&
+        device.device_index == 1);
 }
 
 void test_device_types() {
