@@ -89,10 +89,11 @@ def sniff(source: Source) -> Kind:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yield the files below ``folder`` in order of name, without following links out of it."""
+    """Yield the files below ``folder`` in order of name, without hidden ones and without following links out of it."""
     count = 0
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_file():
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if hidden or path.is_symlink() or not path.is_file():
             continue
         count += 1
         if count > MAX_FILES:

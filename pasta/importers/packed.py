@@ -152,10 +152,17 @@ class Source:
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder for unpacked copies and spooled rows that is gone afterwards, whatever happened."""
-    with tempfile.TemporaryDirectory(prefix="pasta-import-") as folder:
-        yield Path(folder)
+def scratch(beside: Path | None = None) -> Iterator[Path]:
+    """A folder for unpacked copies and spooled rows that is gone afterwards, whatever happened.
+
+    It stands in the directory ``beside``, where the trace goes: ``/tmp`` may be memory, or small.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".pasta-import-", dir=beside)
+    except OSError as error:
+        raise PastaError(f"cannot write in {beside or tempfile.gettempdir()}: {error.strerror or error}") from error
+    with folder as path:
+        yield Path(path)
 
 
 def connect(path: Path) -> sqlite3.Connection:

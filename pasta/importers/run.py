@@ -39,7 +39,7 @@ def import_files(
     if not given:
         raise PastaError("no file to import", "name one or more files, or a directory")
     output = Path(output) if output is not None else Path(default_name(given[0]))
-    with scratch() as folder:
+    with scratch(output.parent) as folder:
         importer, sources = _gather(given, folder, kind)
         _report_progress(sources, progress)
         report = Report()

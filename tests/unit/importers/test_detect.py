@@ -138,6 +138,12 @@ def test_the_trace_is_named_after_the_input_and_put_here(tmp_path: Path, monkeyp
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["run.json"]
 
 
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(KINETO)
+    with pytest.raises(PastaError, match="cannot write"):
+        import_files([tmp_path / "a.json"], tmp_path / "no such directory" / "out.pasta")
+
+
 def test_progress_ends_at_the_size_of_the_files(tmp_path: Path) -> None:
     sizes = []
     for number in range(2):
