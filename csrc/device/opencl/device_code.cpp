@@ -61,7 +61,7 @@ Id DeviceCode::widen(Emitter& code, Id size) {
 
 NewFunction DeviceCode::begin(const char* name, Id result, const Parameters& parameters, Id* id) {
   *id = globals_.new_id();
-  globals_.name(*id, std::string("pasta_") + name);
+  globals_.name_function(*id, std::string("pasta_") + name);
   NewFunction function(globals_, *id, result, parameters, kFunctionInline);
   function.code.begin_block(function.code.new_label());
   return function;

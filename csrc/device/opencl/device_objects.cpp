@@ -167,11 +167,14 @@ Id DeviceCode::tally() {
   Id object_at = function.parameters[2], length_at = function.parameters[3];
   Id site = function.parameters[4], object = function.parameters[5];
   Id before = code.load(ulong(), object_at, kWord), length = code.load(ulong(), length_at, kWord);
+  // Nowhere is not tabled: it is what the others leave of the executions.
+  Id is_object = code.compare(OpINotEqual, object, globals_.u64(kNowhere));
+  Id one = code.select(is_object, globals_.u64(1), globals_.u64(0));
   Id change = code.new_label(), flush = code.new_label(), restart = code.new_label();
   Id same = code.new_label(), done = code.new_label();
   code.branch_if(code.compare(OpIEqual, before, object), same, change);
   code.begin_block(same);
-  code.store(length_at, code.binary(OpIAdd, length, globals_.u64(1)), kWord);
+  code.store(length_at, code.binary(OpIAdd, length, one), kWord);
   code.branch(done);
   code.begin_block(change);
   code.branch_if(code.compare(OpIEqual, length, globals_.u64(0)), restart, flush);
@@ -182,10 +185,8 @@ Id DeviceCode::tally() {
   code.emit(OpFunctionCall, globals_.void_type(), {add(), slot, offset, length});
   code.branch(restart);
   code.begin_block(restart);
-  // Nowhere is not tabled: it is what the others leave of the executions.
-  Id is_object = code.compare(OpINotEqual, object, globals_.u64(kNowhere));
   code.store(object_at, object, kWord);
-  code.store(length_at, code.select(is_object, globals_.u64(1), globals_.u64(0)), kWord);
+  code.store(length_at, one, kWord);
   code.branch(done);
   code.begin_block(done);
   code.effect(OpReturn, {});

@@ -256,7 +256,7 @@ Function KernelWriter::instance(const Instance& instance, Id id) {
   copy.tail.push_back(Instruction::make(OpFunctionEnd, {}));
   copy_decorations(ids);
   auto name = source_.names.find(original.id());
-  if (name != source_.names.end()) globals_.name(id, name->second);
+  globals_.name_function(id, name == source_.names.end() ? "body" : name->second);
   return copy;
 }
 

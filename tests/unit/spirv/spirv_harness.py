@@ -106,7 +106,7 @@ class Svm:
     """A pointer argument into a shared virtual memory allocation."""
 
     allocation: Any  # numpy array that lives in it
-    offset: int = 0
+    offset: int = 0  # rows of the array
 
 
 @dataclass
@@ -199,8 +199,8 @@ class Kernel:
         argument = arguments[number]
         object_id = same_object.get(number, number)
         if isinstance(argument, Svm):
-            itemsize = argument.allocation.itemsize
-            return native().BoundObject(object_id, argument.allocation.nbytes, argument.offset * itemsize)
+            skipped = argument.offset * argument.allocation.strides[0]
+            return native().BoundObject(object_id, argument.allocation.nbytes, skipped)
         if isinstance(argument, cl.Image):
             return native().BoundObject(object_id, argument.size, 0, argument.get_image_info(cl.image_info.ELEMENT_SIZE))
         return native().BoundObject(object_id, 0 if argument is None else argument.size)

@@ -117,6 +117,10 @@ void Globals::name(Id id, std::string_view text) {
   debug.insert(at, Instruction::make(OpName, operands));
 }
 
+void Globals::name_function(Id id, std::string_view text) {
+  name(id, std::string(text) + "." + std::to_string(id));
+}
+
 Id Emitter::emit(Op opcode, Id type, const std::vector<uint32_t>& operands) {
   Id id = globals.new_id();
   target().push_back(Instruction::make(opcode, type, id, operands));
