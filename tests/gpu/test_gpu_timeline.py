@@ -34,6 +34,9 @@ def test_launches_copies_and_fills(timeline: Path, tmp_path: Path) -> None:
     copies = table(output, "memcpy").group_by("kind").agg(pl.len(), pl.col("bytes").sum()).sort("kind")
     assert copies.rows() == [("d2h", 1, 4 * MIB), ("h2d", 2, 8 * MIB)]
     assert table(output, "memset")["bytes"].to_list() == [4 * MIB]
+    waits = table(output, "sync").filter(pl.col("kind") == "context")
+    assert waits.height == 1
+    assert waits["end_ns"][0] >= kernel["end_ns"].max()
     alloc = table(output, "alloc").filter(pl.col("bytes") == 4 * MIB)
     assert alloc.group_by("action").len().sort("action").rows() == [("alloc", 3), ("free", 3)]
     # Each free is of an object that was allocated, with its size.

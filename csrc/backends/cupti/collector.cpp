@@ -42,7 +42,7 @@ namespace {
 // recorded whenever it ends.
 constexpr CUpti_ActivityKind kGated[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-    CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
+    CUPTI_ACTIVITY_KIND_MEMSET};
 // Identity, and where memory is, whenever recording.
 constexpr CUpti_ActivityKind kAlways[] = {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT,
                                           CUPTI_ACTIVITY_KIND_STREAM, CUPTI_ACTIVITY_KIND_MEMORY2};
@@ -55,7 +55,6 @@ TableId table_of(CUpti_ActivityKind kind) {
     case CUPTI_ACTIVITY_KIND_MEMCPY:
     case CUPTI_ACTIVITY_KIND_MEMCPY2: return TableId::memcpy;
     case CUPTI_ACTIVITY_KIND_MEMSET: return TableId::memset;
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return TableId::sync;
     case CUPTI_ACTIVITY_KIND_MEMORY2: return TableId::alloc;
     default: return TableId::process;
   }
@@ -142,7 +141,7 @@ void Collector::enable(CUpti_ActivityKind kind, bool on) {
 }
 
 void Collector::enable_calls(bool on) {
-  if (!traces(TableId::api)) return;
+  if (!traces(TableId::api) && !traces(TableId::sync)) return;
   std::lock_guard lock(mutex_);
   calls_on_ = on;
   const Functions& call = library().call;

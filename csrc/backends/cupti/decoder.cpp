@@ -52,19 +52,7 @@ void Decoder::decode(const CUpti_Activity& record, const ClockMap& clock) {
     case CUPTI_ACTIVITY_KIND_DRIVER: decode_api(as<CUpti_ActivityAPI>(record), clock); break;
     case CUPTI_ACTIVITY_KIND_DEVICE: decode_device(as<CUpti_ActivityDevice4>(record)); break;
     case CUPTI_ACTIVITY_KIND_STREAM: emit(to_stream(as<CUpti_ActivityStream>(record))); break;
-    case CUPTI_ACTIVITY_KIND_CONTEXT: {
-      const ContextRecord row = to_context(as<CUpti_ActivityContext>(record));
-      context_devices_[row.context_id] = row.device_id;
-      emit(row);
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
-      SyncRecord row = to_sync(as<CUpti_ActivitySynchronization>(record), clock);
-      const auto device = context_devices_.find(row.context_id);
-      if (device != context_devices_.end()) row.device_id = device->second;
-      emit(row);
-      break;
-    }
+    case CUPTI_ACTIVITY_KIND_CONTEXT: emit(to_context(as<CUpti_ActivityContext>(record))); break;
     case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER: {
       const auto& counter = as<CUpti_ActivityUnifiedMemoryCounter2>(record);
       UvmRecord row = to_uvm(counter, clock);
@@ -130,6 +118,7 @@ const Decoder::Call& Decoder::call_name(CUpti_CallbackDomain domain, CUpti_Callb
     const char* name = nullptr;
     if (library().call.cuptiGetCallbackName(domain, id, &name) != CUPTI_SUCCESS || name == nullptr) name = "unknown";
     call.selected = traces_all_api() || is_selected_call(name);
+    call.waits_for = to_sync_kind(name);
     std::string_view text = name;
     // cudaLaunchKernel_v7000: the version tells users nothing.
     const size_t version = text.rfind("_v");
@@ -148,6 +137,14 @@ void Decoder::decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock)
   row.name = call.name;
   note_thread(row.thread_id);
   emit(row);
+  if (call.waits_for == SyncKind::null) return;
+  SyncRecord sync;
+  sync.start_ns = row.start_ns;
+  sync.end_ns = row.end_ns;
+  sync.thread_id = row.thread_id;
+  sync.correlation_id = row.correlation_id;
+  sync.kind = call.waits_for;
+  emit(sync);
 }
 
 void Decoder::note_thread(int32_t thread_id) {

@@ -33,6 +33,7 @@ class Decoder {
   struct Call {
     StringId name;
     bool selected;
+    SyncKind waits_for;
   };
 
   void decode(const CUpti_Activity& record, const ClockMap& clock);
@@ -48,7 +49,6 @@ class Decoder {
   std::unordered_map<int64_t, MemoryObject> objects_;  // by address
   std::unordered_map<uint64_t, Call> calls_;           // by domain and callback id
   std::unordered_set<int32_t> threads_;
-  std::unordered_map<int32_t, int32_t> context_devices_;
 };
 
 }  // namespace pasta::cupti

@@ -27,16 +27,6 @@ MemcpyKind to_copy_kind(uint8_t kind) {
   }
 }
 
-SyncKind to_sync_kind(CUpti_ActivitySynchronizationType type) {
-  switch (type) {
-    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE: return SyncKind::event;
-    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT: return SyncKind::stream_event;
-    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE: return SyncKind::stream;
-    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE: return SyncKind::context;
-    default: return SyncKind::unknown;
-  }
-}
-
 UvmKind to_uvm_kind(CUpti_ActivityUnifiedMemoryCounterKind kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD: return UvmKind::migrate_h2d;
@@ -78,6 +68,14 @@ MemcpyRecord copy(const Record& record, const ClockMap& clock) {
 
 bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
+}
+
+// "LaunchKernel_v7000" for "cudaLaunchKernel_v7000".
+std::string_view without_api(std::string_view name) {
+  for (const std::string_view prefix : {"__cuda", "cuda", "cu"}) {
+    if (starts_with(name, prefix)) return name.substr(prefix.size());
+  }
+  return name;
 }
 
 }  // namespace
@@ -149,17 +147,6 @@ MemsetRecord to_memset(const CUpti_ActivityMemset4& record, const ClockMap& cloc
   row.bytes = static_cast<int64_t>(record.bytes);
   row.value = record.value;
   row.memory_kind = to_memory_kind(record.memoryKind);
-  return row;
-}
-
-SyncRecord to_sync(const CUpti_ActivitySynchronization& record, const ClockMap& clock) {
-  SyncRecord row;
-  row.start_ns = clock.place(record.start);
-  row.end_ns = clock.place(record.end);
-  row.context_id = id(record.contextId);
-  row.stream_id = id(record.streamId);  // CUPTI_SYNCHRONIZATION_INVALID_VALUE is UINT32_MAX
-  row.correlation_id = correlation(record.correlationId);
-  row.kind = to_sync_kind(record.type);
   return row;
 }
 
@@ -311,13 +298,17 @@ void format_uuid(const CUuuid& uuid, char (&text)[41]) {
                 b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
+SyncKind to_sync_kind(std::string_view name) {
+  name = without_api(name);
+  if (starts_with(name, "DeviceSynchronize") || starts_with(name, "CtxSynchronize")) return SyncKind::context;
+  if (starts_with(name, "StreamSynchronize")) return SyncKind::stream;
+  if (starts_with(name, "EventSynchronize")) return SyncKind::event;
+  if (starts_with(name, "StreamWaitEvent")) return SyncKind::stream_event;
+  return SyncKind::null;
+}
+
 bool is_selected_call(std::string_view name) {
-  for (const std::string_view prefix : {"__cuda", "cuda", "cu"}) {
-    if (starts_with(name, prefix)) {
-      name.remove_prefix(prefix.size());
-      break;
-    }
-  }
+  name = without_api(name);
   constexpr std::string_view kPrefixes[] = {
       "Launch",      "GraphLaunch",  "GraphInstantiate", "GraphUpload", "Memcpy",       "Memset",
       "MemPrefetch", "MemAdvise",    "Malloc",           "MemAlloc",    "MemFree",      "Free",

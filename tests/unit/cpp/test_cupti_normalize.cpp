@@ -81,7 +81,6 @@ SAME(CUpti_ActivityMemcpy7, CUpti_ActivityMemcpy5, graphId);
 SAME(CUpti_ActivityMemset5, CUpti_ActivityMemset4, graphId);
 SAME(CUpti_ActivityMemory4, CUpti_ActivityMemory3, memoryPoolConfig);
 SAME(CUpti_ActivityUnifiedMemoryCounter3, CUpti_ActivityUnifiedMemoryCounter2, flags);
-SAME(CUpti_ActivitySynchronization2, CUpti_ActivitySynchronization, streamId);
 SAME(CUpti_ActivityDevice6, CUpti_ActivityDevice4, name);
 SAME(CUpti_ActivityContext4, CUpti_ActivityContext, computeApiKind);
 #endif
@@ -149,13 +148,7 @@ void test_unified_memory() {
   CHECK(uvm_cause(record) == "write");
 }
 
-void test_sync_and_api() {
-  auto sync = zeroed<CUpti_ActivitySynchronization>();
-  sync.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE;
-  sync.streamId = CUPTI_SYNCHRONIZATION_INVALID_VALUE;
-  const SyncRecord row = to_sync(sync, kClock);
-  CHECK(row.kind == SyncKind::context && row.stream_id == kNullI32);
-
+void test_api() {
   auto call = zeroed<CUpti_ActivityAPI>();
   call.kind = CUPTI_ACTIVITY_KIND_DRIVER;
   call.threadId = 4711;
@@ -179,6 +172,11 @@ void test_names() {
                            "cudaStreamIsCapturing_v10000", "cudaPeekAtLastError_v3020", "cuGetProcAddress_v2"}) {
     CHECK(!is_selected_call(name));
   }
+  CHECK(to_sync_kind("cudaDeviceSynchronize_v3020") == SyncKind::context);
+  CHECK(to_sync_kind("cuStreamSynchronize") == SyncKind::stream);
+  CHECK(to_sync_kind("cudaEventSynchronize_v3020") == SyncKind::event);
+  CHECK(to_sync_kind("cudaStreamWaitEvent_v3020") == SyncKind::stream_event);
+  CHECK(to_sync_kind("cudaLaunchKernel_v7000") == SyncKind::null);
   CUuuid uuid;
   for (int i = 0; i < 16; ++i) uuid.bytes[i] = static_cast<char>(i * 17);
   char text[41];
@@ -195,7 +193,7 @@ int main() {
   test_copies();
   test_memory();
   test_unified_memory();
-  test_sync_and_api();
+  test_api();
   test_names();
   return g_failures == 0 ? 0 : 1;
 }
