@@ -2,6 +2,7 @@
 #include <cupti.h>
 
 #include <cstdlib>
+#include <initializer_list>
 
 static void CUPTIAPI requested(uint8_t** buffer, size_t* bytes, size_t* max_records) {
   *bytes = 1 << 20;
