@@ -21,7 +21,9 @@ Id: TypeAlias = int | float | str | None
 
 #: Below this many microseconds, a double times 1000 rounds to the nanosecond that was written.
 EXACT_DOUBLE_US = 2.0**43
-#: Times at or beyond 10**16 us (year 2286) are damage; it also keeps an exponent from becoming a gigabyte integer.
+#: Times beyond this many microseconds (year 2096) are damage: with it, sums and differences fit 64 bits in ns.
+MAX_US = 4 * 10**15
+#: Decimals of more digits are looked at no further: an exponent could make a gigabyte of them.
 _MAX_EXPONENT = 15
 
 _TS = attrgetter("ts")
@@ -86,7 +88,7 @@ def event_stream(source: Source) -> JsonStream[Event]:
 def to_ns(time: Time) -> int | None:
     """Return ``time`` (us) in ns, rounded to the nearest; None for what is not a time."""
     if type(time) is int:
-        return time * 1000 if -(10**16) < time < 10**16 else None
+        return time * 1000 if -MAX_US < time < MAX_US else None
     if type(time) is float and -EXACT_DOUBLE_US < time < EXACT_DOUBLE_US:
         return round(time * 1000)
     if time is None or isinstance(time, bool):
@@ -97,7 +99,9 @@ def to_ns(time: Time) -> int | None:
         return None
     if not decimal.is_finite() or decimal.adjusted() > _MAX_EXPONENT:
         return None
-    return int((decimal * 1000).to_integral_value()) if decimal.adjusted() > -16 else 0
+    if decimal.adjusted() < -16:
+        return 0
+    return int((decimal * 1000).to_integral_value()) if -MAX_US < decimal < MAX_US else None
 
 
 def to_int(value: Any) -> int | None:

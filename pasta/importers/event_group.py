@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from pasta.importers.chrome_events import EXACT_DOUBLE_US, Event, to_int, to_ns
+from pasta.importers.chrome_events import EXACT_DOUBLE_US, MAX_US, Event, to_int, to_ns
 from pasta.importers.ids import MADE, Ids
 
 _encoder = msgspec.json.Encoder()
@@ -151,7 +151,7 @@ def times(get: Callable[[Event], Any], events: Sequence[Event]) -> pl.Series:
     with suppress(TypeError, ValueError, OverflowError):
         us = np.fromiter(map(get, events), np.float64, len(events))
         largest = np.abs(us).max(initial=0)  # NaN, which is below nothing, for what is missing
-        if largest < EXACT_DOUBLE_US or (largest < 2.0**53 and set(map(type, map(get, events))) == {int}):
+        if largest < EXACT_DOUBLE_US or (largest < MAX_US and set(map(type, map(get, events))) == {int}):
             whole = np.floor(us)
             return pl.Series(whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64))
     return pl.Series([to_ns(get(event)) for event in events], dtype=pl.Int64, strict=False)

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from pasta.importers.base import Head, Kind, Report, Sink, nothing_to_import
-from pasta.importers.chrome_events import event_stream, to_int
+from pasta.importers.chrome_events import MAX_US, event_stream, to_int
 from pasta.importers.ids import MADE
 from pasta.importers.kineto.events import COLUMNS, PLACED, KinetoEvents, spool_schema
 from pasta.importers.kineto.identity import write_identity
@@ -94,6 +95,9 @@ class Kineto:
             report.notes.append(f"{source.path.name} has no event that pasta knows")
             return None
         base = to_int(stream.header.get("baseTimeNanoseconds")) or 0
+        if not 0 <= base < MAX_US * 1000:
+            report.skipped["baseTimeNanoseconds that is no time"] += 1
+            base = 0
         coarse = not any((column % 1000 != 0).any() for column in times)
         return _File(source, spool, events, stream.header, base, base + first, coarse)
 
@@ -117,24 +121,21 @@ def _no_cycles() -> Iterator[None]:
 def _tell(events: KinetoEvents, skipped: Counter[str], report: Report) -> None:
     report.skipped += skipped + events.skipped
     report.unplaced += events.unplaced
-    for (table, *names), count in events.shapes.items():
+    for (table, *names), having in events.shapes.items():
         for name in names:
             if name not in PLACED[table]:
-                report.unplaced[f"{table}: {name}"] += count
+                report.unplaced[f"{table}: {name}"] += having
 
 
 def _owner(file: _File, anchor: int, taken: set[int], report: Report) -> Owner:
     """Decide under which pids a file's rows go: its own, unless a file before it has them."""
     pids: Counter[int] = Counter()
     for table in ("op", "api", "range", "tensor", "kernel"):
-        counts = file.spool.columns(table, "_pid")["_pid"].drop_nulls().value_counts()
-        pids.update(dict(counts.iter_rows()))
+        pids.update(dict(file.spool.columns(table, "_pid")["_pid"].drop_nulls().value_counts().iter_rows()))
     found = [pid for pid, _ in pids.most_common()] or [0]
     new = {}
     for pid in found:
-        free = pid
-        while free in taken:
-            free = MADE + len(taken)
+        free = pid if pid not in taken else next(number for number in count(MADE) if number not in taken)
         if free != pid:
             report.notes.append(
                 f"{file.source.path.name}: process {pid} is called {free}, as another file has {pid} too"
@@ -143,14 +144,15 @@ def _owner(file: _File, anchor: int, taken: set[int], report: Report) -> Owner:
         new[pid] = free
     distributed = file.header.get("distributedInfo")
     rank = to_int(distributed.get("rank")) if isinstance(distributed, dict) else None
-    return Owner(new, new[found[0]], rank, anchor - file.base_ns)
+    known_rank = rank if rank is not None and 0 <= rank < MADE else None
+    return Owner(new, new[found[0]], known_rank, anchor - file.base_ns)
 
 
 def _version(header: Mapping[str, Any]) -> str:
     """Return what the header says of versions: of its schema, the runtime, driver and tracer."""
     versions = [f"schema {header['schemaVersion']}"] if "schemaVersion" in header else []
     named = sorted(key for key in header if key.endswith("_version"))
-    return ", ".join([*versions, *(f"{key.removesuffix('_version')} {header[key]}" for key in named)])
+    return ", ".join([*versions, *(f"{key.removesuffix('_version')} {str(header[key])[:40]}" for key in named)])
 
 
 def _header_of(files: Sequence[_File]) -> dict[str, Any]:

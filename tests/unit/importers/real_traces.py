@@ -9,6 +9,6 @@ _BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces"
 
 
 def folder() -> Path | None:
-    """Return their directory, ``$PASTA_TEST_TRACES`` or ``shared/data/traces`` beside the checkout; None when absent."""
+    """Return ``$PASTA_TEST_TRACES``, else ``shared/data/traces`` beside the checkout; None when it is not there."""
     path = Path(os.environ.get("PASTA_TEST_TRACES", _BESIDE))
     return path if (path / "EXPECTED.tsv").is_file() else None

@@ -43,15 +43,20 @@ def expected() -> list[dict[str, str]]:
 def test_counts_and_busy_time_are_those_counted_in_the_file(row: dict[str, str], tmp_path: Path) -> None:
     want = {name: int(value) for name, value in row.items() if name != "file"} | ALSO.get(row["file"], {})
     assert FOLDER is not None
-    try:
-        import_files([FOLDER / row["file"]], tmp_path / "trace.pasta")
-    except PastaError as error:
-        assert not any(want.values()), error
-        assert error.exit_code == 2
-        assert list(tmp_path.iterdir()) == []
+    if not any(want.values()) and refused(FOLDER / row["file"], tmp_path):
         return
+    import_files([FOLDER / row["file"]], tmp_path / "trace.pasta", overwrite=True)
     with Trace.open(tmp_path / "trace.pasta") as trace:
         assert counts(trace) == want
+
+
+def refused(path: Path, folder: Path) -> bool:
+    """Return whether the import of a file with nothing to count says so, and leaves nothing behind."""
+    try:
+        import_files([path], folder / "trace.pasta")
+    except PastaError as error:
+        return error.exit_code == 2 and not list(folder.iterdir())
+    return False
 
 
 def counts(trace: Trace) -> dict[str, int]:

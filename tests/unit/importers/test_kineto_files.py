@@ -51,6 +51,12 @@ def test_ranks_in_containers_may_have_the_same_pid(tmp_path: Path) -> None:
         assert any(str(PID) in note for note in trace.manifest["import"]["notes"])
 
 
+def test_new_pids_do_not_meet_those_made_for_text(tmp_path: Path) -> None:
+    events = [op("a", 0, 10) | {"pid": "one"}, op("b", 0, 10) | {"pid": "two"}, op("c", 0, 10) | {"pid": 5}]
+    with imported(tmp_path, document(events), document(events)) as trace:
+        assert len({row["pid"] for row in rows(trace, "op")}) == 6
+
+
 def test_a_bare_list_of_events_is_read_too(tmp_path: Path) -> None:
     with imported(tmp_path, dumps(STEP)) as trace:
         assert column(trace, "kernel", "name") == ["k"]
@@ -72,6 +78,15 @@ def test_huge_numbers_become_null_and_are_counted(tmp_path: Path) -> None:
             {"registers": None, "grid_x": None, "grid_y": 1, "block_x": None}
         ]
         assert sum(trace.manifest["import"]["skipped"].values()) == 3
+
+
+@pytest.mark.parametrize("number", [2**70, -1, "soon", [1], 2**62])
+def test_a_header_with_absurd_numbers_is_ignored(tmp_path: Path, number: object) -> None:
+    rank = {"rank": number, "world_size": number}
+    listed = [{"id": number, "totalGlobalMem": number, "warpSize": number}, 5]
+    text = document(STEP, baseTimeNanoseconds=number, distributedInfo=rank, deviceProperties=listed)
+    with imported(tmp_path, text) as trace:
+        assert rows(trace, "kernel", "start_ns", "rank") == [{"start_ns": 300, "rank": None}]
 
 
 def test_nested_and_non_finite_arguments_do_not_hurt(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_work_that_starts_before_its_call_is_reported_and_not_moved(tmp_path: Pa
         ("true", "event without a time"),
         ("1e999999999", "event without a time"),
         ("9e300", "event without a time"),
+        ("4e15", "event without a time"),
         ("[1]", "event without a time"),
         ("123456789012345678901234567890", "event without a time"),
     ],
