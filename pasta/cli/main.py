@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pasta import __version__
+from pasta.cli.coercion import defer_validators
 from pasta.cli.suggest import unknown
 from pasta.errors import PastaError
 
@@ -60,25 +61,26 @@ class _ReaderGone(Exception):
     """Nobody reads standard output any more, which is how ``| head`` ends."""
 
 
-def _narrow(formatter: Any) -> None:
-    """Let the first column of a help text take a third of the width; click gives it 30 columns of any terminal."""
-    formatter.write_dl = partial(formatter.write_dl, col_max=min(30, formatter.width // 3))
+class _Habits:
+    """What the group and its verbs have in common: help that fits any terminal, and a fast start."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        # click gives the first column 30 columns of any terminal.
+        formatter.write_dl = partial(formatter.write_dl, col_max=min(30, formatter.width // 3))
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        defer_validators(parameters)
+        return parameters
 
 
-class VerbCommand(TyperCommand):
-    """A verb, whose help fits any terminal."""
-
-    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        _narrow(formatter)
-        super().format_help(ctx, formatter)
+class VerbCommand(_Habits, TyperCommand):
+    """A verb."""
 
 
-class Verbs(TyperGroup):
+class Verbs(_Habits, TyperGroup):
     """The group of all verbs: names and summaries come from ``VERBS``, a module only for the verb that runs."""
-
-    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        _narrow(formatter)
-        super().format_help(ctx, formatter)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         return list(VERBS)
