@@ -1,15 +1,35 @@
 // The CUDA door: the driver loads the library named by CUDA_INJECTION64_PATH in every process that calls
-// cuInit, and calls this from inside it.
+// cuInit, and calls this from inside it. CUPTI and the Sanitizer exclude each other: --memory chooses.
 #include <cstdlib>
 
+#if __has_include(<cupti.h>)
 #include "backends/cupti/collector.h"
+#endif
+#ifdef PASTA_HAS_SANITIZER
+#include "backends/sanitizer/backend.h"
+#endif
 #include "doors/export.h"
 #include "schema/types.h"
 #include "session/lifetime.h"
 
+namespace {
+
+bool start_backend() {
+#ifdef PASTA_HAS_SANITIZER
+  if (pasta::sanitizer::requested()) return pasta::sanitizer::start();
+#endif
+#if __has_include(<cupti.h>)
+  return pasta::cupti::Collector::instance().start();
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
 PASTA_EXPORT int InitializeInjection() {
   // Without LD_PRELOAD nothing else sees the process end while CUDA still works.
-  if (pasta::cupti::Collector::instance().start()) std::atexit([] { pasta::finish("exit", pasta::kNullI32); });
+  if (start_backend()) std::atexit([] { pasta::finish("exit", pasta::kNullI32); });
   // 0 would make cuInit fail: a program that cannot be recorded still runs.
   return 1;
 }

@@ -1,0 +1,40 @@
+// The body of a slot, read back, to rows: pure functions, tested without a GPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/sanitizer/slot_layout.h"
+#include "backends/sanitizer/tensor_maps.h"
+#include "schema/tables.h"
+
+namespace pasta::sanitizer {
+
+struct SiteRow {
+  uint64_t pc;
+  AccessSiteRecord row;  // without its site_id
+};
+
+struct DecodedSlot {
+  std::vector<AccessObjectRecord> objects;
+  std::vector<SiteRow> sites;
+  std::vector<AccessBlockRecord> blocks;
+  // What is not in the rows.
+  uint64_t lost_sites = 0;           // executions at instructions that found no room
+  uint64_t lost_tensor_maps = 0;     // TMA loads that found no room
+  uint64_t unknown_tensor_maps = 0;  // TMA loads whose map was not seen being encoded
+  uint64_t coarse_tensor_maps = 0;   // TMA loads whose pages are not exact: im2col, very many rows
+  uint64_t tensor_stores = 0;        // TMA stores, whose bytes the library does not tell
+};
+
+// `body` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.
+DecodedSlot decode_slot(uint8_t* body, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
+                        int64_t launch_id, int64_t start_ns);
+
+struct PageCounts {
+  int64_t small, medium, large;  // 4 KiB, 64 KiB, 2 MiB
+};
+// Of a bitmap whose first bit is the 4 KiB page of `begin`.
+PageCounts count_pages(const uint32_t* bitmap, uint64_t begin, uint64_t end);
+
+}  // namespace pasta::sanitizer

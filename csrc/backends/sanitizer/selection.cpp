@@ -1,0 +1,69 @@
+#include "backends/sanitizer/selection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "session/options.h"
+
+namespace pasta::sanitizer {
+namespace {
+
+constexpr size_t kLeastBuffer = size_t{1} << 20;
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+void select(std::string_view word, Selection& selection) {
+  if (word == "all") {
+    selection.objects = selection.sites = selection.blocks = selection.shared = selection.local = true;
+  } else if (word == "objects") {
+    selection.objects = true;
+  } else if (word == "sites" || word == "divergence") {
+    // How many lanes of a warp are active is known wherever a site is counted.
+    selection.sites = true;
+  } else if (word == "blocks") {
+    selection.blocks = true;
+  } else if (word == "shared") {
+    selection.sites = selection.shared = true;
+  } else if (word == "local") {
+    selection.sites = selection.local = true;
+  } else if (word == "floor") {
+    selection.floor = true;
+  } else if (!word.empty()) {
+    selection.unknown.append(selection.unknown.empty() ? "" : ",").append(word);
+  }
+}
+
+int64_t positive(std::string_view text, int64_t fallback) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value > 0 ? value : fallback;
+}
+
+}  // namespace
+
+Selection Selection::parse(std::string_view list, std::string_view sample, std::string_view buffer) {
+  Selection selection;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    select(list.substr(0, comma), selection);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  const size_t colon = sample.find(':');
+  selection.sample_first = positive(sample.substr(0, colon), selection.sample_first);
+  if (colon != std::string_view::npos) {
+    selection.sample_every = positive(sample.substr(colon + 1), selection.sample_every);
+  }
+  const int64_t bytes = parse_bytes(buffer, static_cast<int64_t>(selection.buffer_bytes));
+  selection.buffer_bytes = std::max(static_cast<size_t>(bytes), kLeastBuffer);
+  return selection;
+}
+
+Selection Selection::from_environment() {
+  return parse(variable("PASTA_MEMORY"), variable("PASTA_SAMPLE"), variable("PASTA_MEMORY_BUFFER"));
+}
+
+}  // namespace pasta::sanitizer

@@ -1,0 +1,79 @@
+// What a lane of a warp can do together with the others, so that the reducers are one source for GPU and CPU.
+//
+// On the GPU these are intrinsics. On the CPU they are declared only: tests link tests/unit/cpp/warp_emulator.h,
+// which runs 32 lanes in turn. Every collective takes the mask of the lanes that take part; all of them must call it.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define PASTA_DEVICE __device__ __forceinline__
+#else
+#define PASTA_DEVICE inline
+#endif
+
+namespace pasta::nvidia::lanes {
+
+#ifdef __CUDACC__
+
+PASTA_DEVICE uint32_t index() {
+  uint32_t lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+PASTA_DEVICE uint32_t ballot(uint32_t mask, bool predicate) { return __ballot_sync(mask, predicate); }
+PASTA_DEVICE uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
+  return __shfl_sync(mask, static_cast<unsigned long long>(value), static_cast<int>(from));
+}
+// The lanes whose value equals this one's.
+PASTA_DEVICE uint32_t match(uint32_t mask, uint64_t value) {
+  return __match_any_sync(mask, static_cast<unsigned long long>(value));
+}
+PASTA_DEVICE uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__popc(mask)); }
+PASTA_DEVICE uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__ffs(static_cast<int>(mask)) - 1); }
+PASTA_DEVICE uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(__clz(static_cast<int>(mask))); }
+
+PASTA_DEVICE void add(uint64_t* at, uint64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
+}
+PASTA_DEVICE void raise(uint64_t* at, uint64_t value) {
+  atomicMax(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
+}
+PASTA_DEVICE void raise(uint32_t* at, uint32_t value) { atomicMax(at, value); }
+PASTA_DEVICE void set_bits(uint32_t* at, uint32_t bits) { atomicOr(at, bits); }
+// Returns what was there before.
+PASTA_DEVICE uint64_t claim(uint64_t* at, uint64_t value) {
+  return atomicCAS(reinterpret_cast<unsigned long long*>(at), 0ull, static_cast<unsigned long long>(value));
+}
+// From L2, where atomics work: L1 may hold an old value for as long as a kernel runs.
+PASTA_DEVICE uint64_t peek(const uint64_t* at) {
+  return __ldcg(reinterpret_cast<const unsigned long long*>(at));
+}
+PASTA_DEVICE uint32_t peek(const uint32_t* at) { return __ldcg(at); }
+
+#else
+
+uint32_t index();
+uint32_t ballot(uint32_t mask, bool predicate);
+uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from);
+uint32_t match(uint32_t mask, uint64_t value);
+inline uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }
+inline uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__builtin_ctz(mask)); }
+inline uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(__builtin_clz(mask)); }
+
+// One lane runs at a time.
+inline void add(uint64_t* at, uint64_t value) { *at += value; }
+inline void raise(uint64_t* at, uint64_t value) { *at = value > *at ? value : *at; }
+inline void raise(uint32_t* at, uint32_t value) { *at = value > *at ? value : *at; }
+inline void set_bits(uint32_t* at, uint32_t bits) { *at |= bits; }
+inline uint64_t claim(uint64_t* at, uint64_t value) {
+  const uint64_t before = *at;
+  if (before == 0) *at = value;
+  return before;
+}
+inline uint64_t peek(const uint64_t* at) { return *at; }
+inline uint32_t peek(const uint32_t* at) { return *at; }
+
+#endif
+
+}  // namespace pasta::nvidia::lanes

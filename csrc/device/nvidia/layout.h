@@ -1,0 +1,104 @@
+// What the host and the patches agree on: the bytes of a launch slot and of the range table.
+//
+// Every instrumented launch gets a slot in device memory; the patches reduce into it and the host reads it once the
+// launch is known to have ended. The range table is shared by all launches since memory objects last changed.
+//
+//   range table   Range[range_count], sorted by begin, disjoint
+//   slot          SlotHeader   written by the host before the launch
+//                 everything below is zero when a launch begins:
+//                 Totals | ObjectCounters[range_count + 1] | pages u32[] | blocks u64[]
+//                        | TensorMapEntry[] | SiteEntry[]
+//
+// ObjectCounters[range_count] is for addresses that no known object holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pasta::nvidia {
+
+inline constexpr uint32_t kPageShift = 12;    // bitmaps are of 4 KiB pages; larger pages are their unions
+inline constexpr uint32_t kBlockShift = 21;   // hotness is counted per 2 MiB
+inline constexpr uint32_t kSectorShift = 5;   // 32 bytes, the unit in which L1 and L2 move data
+inline constexpr uint32_t kSizeClasses = 6;   // an access moves 1, 2, 4, 8, 16 or 32 bytes a lane
+inline constexpr uint32_t kTensorRank = 5;    // at most, of a TMA tensor map
+inline constexpr uint32_t kUntracked = UINT32_MAX;
+
+enum class AccessKind : uint32_t { load = 0, store = 1, atomic = 2 };
+inline constexpr uint32_t kAccessKinds = 3;
+
+enum class MemorySpace : uint32_t { global = 0, shared = 1, local = 2 };
+
+struct Range {
+  uint64_t begin, end;
+  uint32_t page_word;    // first word of its bitmap in the slot's pages; kUntracked: it has none
+  uint32_t first_block;  // first of its counters in the slot's blocks; kUntracked: it has none
+};
+static_assert(sizeof(Range) == 24);
+
+struct ObjectCounters {
+  // Lanes by kind and log2 of the access's bytes: one atomic gives both the count and the bytes.
+  uint64_t lanes[kAccessKinds][kSizeClasses];
+  // Accesses of any other size: partly zero-filled cp.async, bulk copies.
+  uint64_t odd_count[kAccessKinds], odd_bytes[kAccessKinds];
+  // Maxima, so that zero means untouched: the end of the last byte, and ~ of the first byte's offset.
+  uint64_t end, inverted_first;
+};
+static_assert(sizeof(ObjectCounters) == 26 * 8);
+
+struct SiteEntry {
+  uint64_t key;  // site_key(); 0: free
+  uint64_t executions, lanes, bytes, sectors, ideal_sectors, bank_conflicts;
+  uint32_t kind, reserved;  // AccessKind
+};
+static_assert(sizeof(SiteEntry) == 64);
+
+// The TMA accesses at one instruction through one tensor map. The host knows what the map describes.
+struct TensorMapEntry {
+  uint64_t key;   // hash of the map and pc; 0: free
+  uint64_t hash;  // of the map's 128 bytes, tensor_map_hash()
+  uint64_t pc;
+  uint64_t executions;
+  uint32_t highest[kTensorRank], inverted_lowest[kTensorRank];  // of ordered(coordinate); maxima as above
+  uint32_t mode;  // Sanitizer_LoadMode
+  uint32_t reserved;
+};
+static_assert(sizeof(TensorMapEntry) == 80);
+
+struct Totals {
+  uint64_t lost_sites;        // executions that found no room among the sites
+  uint64_t lost_tensor_maps;  // likewise
+  uint64_t tensor_stores;     // executions of TMA stores
+  // Range last hit by the instructions whose pc falls here: most instructions stay in one object.
+  static constexpr uint32_t kHints = 61;
+  uint32_t hints[kHints], reserved;
+};
+static_assert(sizeof(Totals) == 3 * 8 + 62 * 4);
+
+enum Features : uint32_t {
+  kObjects = 1u << 0,
+  kSites = 1u << 1,
+  kBlocks = 1u << 2,
+  // Operands that patches got after 13.0, undefined in the hands of an older library.
+  kBulkMasks = 1u << 3,   // since 13.3: the byte mask of bulk stores
+  kZeroFills = 1u << 4,   // since 13.5: the bytes that cp.async fills with zeros
+};
+
+struct SlotHeader {
+  const Range* ranges;
+  Totals* totals;
+  ObjectCounters* objects;
+  uint32_t* pages;
+  uint64_t* blocks;
+  TensorMapEntry* tensor_maps;
+  SiteEntry* sites;
+  uint32_t range_count;
+  uint32_t tensor_map_capacity, site_capacity;  // powers of two, or 0
+  uint32_t features;
+};
+static_assert(sizeof(SlotHeader) == 72);
+inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
+
+inline constexpr uint32_t kMaxProbes = 64;  // in the hash tables: then the entry counts as lost
+
+}  // namespace pasta::nvidia

@@ -1,0 +1,233 @@
+// The functions that the Sanitizer calls before each instrumented instruction: they sort out what the instruction
+// does and hand it to the reducers. Compiled with nvcc --compile-as-tools-patch.
+//
+// There is a set of patches for each depth of analysis: `floor` does nothing, and so measures what instrumentation
+// itself costs; `objects` is short, because its registers add to those of every kernel; `full` does what the slot's
+// features ask for. A launch without a slot is not measured.
+#include <sanitizer_patching.h>
+
+#include <type_traits>
+
+#include "device/nvidia/layout.h"
+#include "device/nvidia/object_reducer.h"
+#include "device/nvidia/site_reducer.h"
+#include "device/nvidia/tensor_map_reducer.h"
+
+using namespace pasta::nvidia;
+
+namespace {
+
+PASTA_DEVICE AccessKind kind_of(uint32_t flags) {
+  constexpr uint32_t kBoth = SANITIZER_MEMORY_DEVICE_FLAG_READ | SANITIZER_MEMORY_DEVICE_FLAG_WRITE;
+  constexpr uint32_t kAtomicWriteOnly = 1u << 8;  // SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, since 13.1
+  constexpr uint32_t kAtomic = SANITIZER_MEMORY_DEVICE_FLAG_ATOMSYS | kAtomicWriteOnly;
+  if ((flags & kBoth) == kBoth || (flags & kAtomic) != 0) return AccessKind::atomic;
+  return (flags & SANITIZER_MEMORY_DEVICE_FLAG_WRITE) != 0 ? AccessKind::store : AccessKind::load;
+}
+
+PASTA_DEVICE bool leads(uint32_t active) { return lanes::index() == lanes::first(active); }
+
+template <bool kFull>
+PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
+  const uint32_t active = __activemask();
+  if (!kFull) {
+    reduce_objects<false>(slot, active, pc, address, bytes, kind);
+    return;
+  }
+  if ((slot.features & kBlocks) != 0) reduce_objects<true>(slot, active, pc, address, bytes, kind);
+  else if ((slot.features & kObjects) != 0) reduce_objects<false>(slot, active, pc, address, bytes, kind);
+  if ((slot.features & kSites) != 0) reduce_global_site(slot, active, pc, address, bytes, kind);
+}
+
+// One instruction of a whole warp, whose lanes have the same operands.
+template <bool kFull>
+PASTA_DEVICE void on_bulk(const SlotHeader& slot, uint64_t pc, uint64_t address, uint64_t bytes, AccessKind kind) {
+  if (!leads(__activemask())) return;
+  if (!kFull || (slot.features & (kObjects | kBlocks)) != 0) reduce_span(slot, pc, address, bytes, kind);
+  if (kFull && (slot.features & kSites) != 0) reduce_span_site(slot, pc, address, bytes, kind);
+}
+
+// cp.async: `zeros` of the `bytes` written to shared memory are not read from anywhere.
+template <bool kFull>
+PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                uint32_t zeros) {
+  const uint32_t moved = zeros < bytes ? bytes - zeros : 0;
+  if (moved == 0) return;
+  if (has_size_class(moved)) {
+    // Lanes may differ in what they move: those of one size together.
+    const uint32_t active = __activemask();
+    for (uint32_t pending = active; pending != 0;) {
+      const uint32_t size = static_cast<uint32_t>(lanes::broadcast(active, moved, lanes::first(pending)));
+      const uint32_t group = lanes::ballot(active, moved == size);
+      pending &= ~group;
+      if (moved == size) on_global<kFull>(slot, pc, address, size, AccessKind::load);
+    }
+    return;
+  }
+  if (!kFull || (slot.features & (kObjects | kBlocks)) != 0) reduce_span(slot, pc, address, moved, AccessKind::load);
+  if (kFull && (slot.features & kSites) != 0) reduce_span_site(slot, pc, address, moved, AccessKind::load);
+}
+
+PASTA_DEVICE void on_shared(const SlotHeader& slot, uint64_t pc, uint32_t address, uint32_t bytes, AccessKind kind) {
+  if ((slot.features & kSites) != 0) reduce_shared_site(slot, __activemask(), pc, address, bytes, kind);
+}
+
+PASTA_DEVICE void on_plain(const SlotHeader& slot, uint64_t pc, MemorySpace space, uint32_t bytes, AccessKind kind) {
+  if ((slot.features & kSites) != 0) reduce_plain_site(slot, __activemask(), pc, space, bytes, kind);
+}
+
+constexpr uint64_t kBulkBlockBytes = 16;
+constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above it are a mask's bits
+
+}  // namespace
+
+#define PATCH extern "C" __device__ __noinline__ SanitizerPatchResult SANITIZERAPI
+#define SLOT_OR_RETURN                                                 \
+  if (userdata == nullptr) return SANITIZER_PATCH_SUCCESS;             \
+  const SlotHeader& slot = *static_cast<const SlotHeader*>(userdata)
+// That the patch has the type which the header asks for.
+#define OF_TYPE(name, type) static_assert(std::is_same<decltype(&name), type>::value, #type)
+
+// Two patches have an operand more in newer headers; an older library leaves it undefined.
+#ifdef PASTA_SANITIZER_TMA
+#define BULK_MASK_OPERAND , uint32_t has_mask
+#define BULK_MASK ((slot.features & kBulkMasks) != 0 ? has_mask : 0)
+#else
+#define BULK_MASK_OPERAND
+#define BULK_MASK 0
+#endif
+#ifdef PASTA_SANITIZER_ZERO_FILL
+#define ZERO_FILL_OPERAND , uint32_t zeros
+#define ZERO_FILL ((slot.features & kZeroFills) != 0 ? zeros : 0)
+#else
+#define ZERO_FILL_OPERAND
+#define ZERO_FILL 0
+#endif
+
+// -- Device memory: a patch of each depth ----------------------------------------------------------
+
+#define GLOBAL_PATCHES(depth, full)                                                                                   \
+  PATCH pasta_##depth##_global(void* userdata, uint64_t pc, void* address, uint32_t bytes, uint32_t flags,            \
+                               const void*) {                                                                         \
+    SLOT_OR_RETURN;                                                                                                   \
+    if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return SANITIZER_PATCH_SUCCESS;                         \
+    on_global<full>(slot, pc, reinterpret_cast<uint64_t>(address), bytes, kind_of(flags));                            \
+    return SANITIZER_PATCH_SUCCESS;                                                                                   \
+  }                                                                                                                   \
+  PATCH pasta_##depth##_memcpy_async(void* userdata, uint64_t pc, void* source, uint32_t,                             \
+                                     uint32_t bytes ZERO_FILL_OPERAND) {                                              \
+    SLOT_OR_RETURN;                                                                                                   \
+    on_async_copy<full>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, ZERO_FILL);                              \
+    return SANITIZER_PATCH_SUCCESS;                                                                                   \
+  }                                                                                                                   \
+  PATCH pasta_##depth##_bulk_load(void* userdata, uint64_t pc, uint64_t source, uint32_t, uint32_t, uint32_t size,    \
+                                  uint32_t) {                                                                         \
+    SLOT_OR_RETURN;                                                                                                   \
+    on_bulk<full>(slot, pc, source, (size & kBulkCount) * kBulkBlockBytes, AccessKind::load);                         \
+    return SANITIZER_PATCH_SUCCESS;                                                                                   \
+  }                                                                                                                   \
+  PATCH pasta_##depth##_bulk_reduction(void* userdata, uint64_t pc, uint64_t target, uint32_t, uint32_t blocks) {     \
+    SLOT_OR_RETURN;                                                                                                   \
+    on_bulk<full>(slot, pc, target, (blocks & kBulkCount) * kBulkBlockBytes, AccessKind::atomic);                     \
+    return SANITIZER_PATCH_SUCCESS;                                                                                   \
+  }                                                                                                                   \
+  OF_TYPE(pasta_##depth##_global, SanitizerCallbackMemoryAccess);                                                     \
+  OF_TYPE(pasta_##depth##_memcpy_async, SanitizerCallbackMemcpyAsync);                                                \
+  OF_TYPE(pasta_##depth##_bulk_load, SanitizerCallbackBulkCopyGlobalToShared);                                        \
+  OF_TYPE(pasta_##depth##_bulk_reduction, SanitizerCallbackBulkReductionSharedToGlobal)
+
+GLOBAL_PATCHES(objects, false);
+GLOBAL_PATCHES(full, true);
+
+#define BULK_STORE_PATCH(depth, full)                                                                              \
+  PATCH pasta_##depth##_bulk_store(void* userdata, uint64_t pc, uint64_t target, uint32_t,                         \
+                                   uint32_t size BULK_MASK_OPERAND) {                                              \
+    SLOT_OR_RETURN;                                                                                                \
+    const uint64_t of_each = BULK_MASK != 0 ? lanes::count(size >> 16) : kBulkBlockBytes;                          \
+    on_bulk<full>(slot, pc, target, (size & kBulkCount) * of_each, AccessKind::store);                             \
+    return SANITIZER_PATCH_SUCCESS;                                                                                \
+  }                                                                                                                \
+  OF_TYPE(pasta_##depth##_bulk_store, SanitizerCallbackBulkCopySharedToGlobal)
+
+BULK_STORE_PATCH(objects, false);
+BULK_STORE_PATCH(full, true);
+
+// The depth does not matter to TMA: one execution moves a whole tile.
+#ifdef PASTA_SANITIZER_TMA
+PATCH pasta_tma_load(void* userdata, uint64_t pc, uint64_t map, uint32_t, uint32_t, int32_t c0, int32_t c1, int32_t c2,
+                     int32_t c3, int32_t c4, uint32_t rank, uint32_t, uint32_t, uint32_t mode) {
+  SLOT_OR_RETURN;
+  if (!leads(__activemask()) || map == 0) return SANITIZER_PATCH_SUCCESS;
+  const int32_t coordinates[kTensorRank] = {c0, rank > 1 ? c1 : 0, rank > 2 ? c2 : 0, rank > 3 ? c3 : 0,
+                                            rank > 4 ? c4 : 0};
+  reduce_tensor_load(slot, pc, reinterpret_cast<const uint64_t*>(map), coordinates, mode);
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_tma_load, SanitizerCallbackTensorMemoryLoad);
+
+// The header names the type of this patch and does not declare it: only what every patch begins with is taken, and
+// stores are counted without their bytes.
+PATCH pasta_tma_store(void* userdata, uint64_t) {
+  SLOT_OR_RETURN;
+  if (leads(__activemask())) lanes::add(&slot.totals->tensor_stores, 1);
+  return SANITIZER_PATCH_SUCCESS;
+}
+#endif
+
+// -- Memory on the chip ----------------------------------------------------------------------------
+
+PATCH pasta_shared(void* userdata, uint64_t pc, void* address, uint32_t bytes, uint32_t flags, const void*) {
+  SLOT_OR_RETURN;
+  on_shared(slot, pc, static_cast<uint32_t>(reinterpret_cast<uint64_t>(address)), bytes, kind_of(flags));
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_shared, SanitizerCallbackMemoryAccess);
+
+PATCH pasta_remote_shared(void* userdata, uint64_t pc, void*, uint32_t bytes, uint32_t flags, const void*) {
+  SLOT_OR_RETURN;
+  on_plain(slot, pc, MemorySpace::shared, bytes, kind_of(flags));
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_remote_shared, SanitizerCallbackMemoryAccess);
+
+// ldmatrix, stmatrix: `bytes` of a row for each lane that gives an address, 8 lanes a matrix.
+PATCH pasta_matrix(void* userdata, uint64_t pc, uint32_t address, uint32_t bytes, uint32_t flags, uint32_t matrices,
+                   const void*) {
+  SLOT_OR_RETURN;
+  const bool used = lanes::index() < 8 * matrices;
+  const uint32_t addressing = __ballot_sync(__activemask(), used);
+  if (!used || (slot.features & kSites) == 0) return SANITIZER_PATCH_SUCCESS;
+  reduce_shared_site(slot, addressing, pc, address, bytes, kind_of(flags));
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_matrix, SanitizerCallbackMatrixMemoryAccess);
+
+PATCH pasta_async_store(void* userdata, uint64_t pc, uint32_t, uint32_t, void*, uint32_t bytes) {
+  SLOT_OR_RETURN;
+  on_plain(slot, pc, MemorySpace::shared, bytes, AccessKind::store);
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_async_store, SanitizerCallbackAsyncStore);
+
+PATCH pasta_async_reduction(void* userdata, uint64_t pc, uint32_t, uint32_t, uint32_t bytes) {
+  SLOT_OR_RETURN;
+  on_plain(slot, pc, MemorySpace::shared, bytes, AccessKind::atomic);
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_async_reduction, SanitizerCallbackAsyncReduction);
+
+PATCH pasta_local(void* userdata, uint64_t pc, void*, uint32_t bytes, uint32_t flags, const void*) {
+  SLOT_OR_RETURN;
+  on_plain(slot, pc, MemorySpace::local, bytes, kind_of(flags));
+  return SANITIZER_PATCH_SUCCESS;
+}
+OF_TYPE(pasta_local, SanitizerCallbackMemoryAccess);
+
+// -- The floor: what instrumenting alone costs -----------------------------------------------------
+
+PATCH pasta_floor_global(void*, uint64_t, void*, uint32_t, uint32_t, const void*) { return SANITIZER_PATCH_SUCCESS; }
+#ifdef PASTA_SANITIZER_ZERO_FILL
+PATCH pasta_floor_memcpy_async(void*, uint64_t, void*, uint32_t, uint32_t, uint32_t) { return SANITIZER_PATCH_SUCCESS; }
+#else
+PATCH pasta_floor_memcpy_async(void*, uint64_t, void*, uint32_t, uint32_t) { return SANITIZER_PATCH_SUCCESS; }
+#endif

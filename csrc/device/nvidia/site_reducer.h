@@ -1,0 +1,134 @@
+// Per instruction: executions, lanes, bytes, the sectors that its accesses need, and shared memory's extra passes.
+#pragma once
+
+#include "device/nvidia/lanes.h"
+#include "device/nvidia/layout.h"
+
+namespace pasta::nvidia {
+
+inline constexpr uint32_t kBankBytes = 4;
+inline constexpr uint32_t kPassBytes = 128;  // 32 banks: what shared memory gives in one pass
+
+// An instruction that takes generic addresses has a site in each space that it reaches. Never 0.
+PASTA_DEVICE uint64_t site_key(uint64_t pc, MemorySpace space) {
+  return (pc << 2 | static_cast<uint64_t>(space)) + 1;
+}
+PASTA_DEVICE uint64_t site_pc(uint64_t key) { return (key - 1) >> 2; }
+PASTA_DEVICE MemorySpace site_space(uint64_t key) { return static_cast<MemorySpace>((key - 1) & 3); }
+
+PASTA_DEVICE uint32_t hash_slot(uint64_t key, uint32_t capacity) {
+  return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15ull) >> 32) & (capacity - 1);
+}
+
+// The entry of `key` in an open hash table, claimed if need be; null when there is no room near its place.
+template <class Entry>
+PASTA_DEVICE Entry* find_entry(Entry* entries, uint32_t capacity, uint64_t key) {
+  if (capacity == 0) return nullptr;
+  uint32_t at = hash_slot(key, capacity);
+  for (uint32_t probe = 0; probe < kMaxProbes && probe < capacity; ++probe) {
+    uint64_t present = entries[at].key;
+    if (present == 0) present = lanes::claim(&entries[at].key, key);
+    if (present == key || present == 0) return entries + at;
+    at = (at + 1) & (capacity - 1);
+  }
+  return nullptr;
+}
+
+struct SiteCounts {
+  uint32_t lanes;
+  uint64_t bytes, sectors, ideal_sectors, bank_conflicts;
+};
+
+// One execution, by one lane for its warp.
+PASTA_DEVICE void count_site(const SlotHeader& slot, uint64_t pc, MemorySpace space, AccessKind kind,
+                             const SiteCounts& counts) {
+  SiteEntry* const entry = find_entry(slot.sites, slot.site_capacity, site_key(pc, space));
+  if (entry == nullptr) {
+    lanes::add(&slot.totals->lost_sites, 1);
+    return;
+  }
+  entry->kind = static_cast<uint32_t>(kind);
+  lanes::add(&entry->executions, 1);
+  lanes::add(&entry->lanes, counts.lanes);
+  lanes::add(&entry->bytes, counts.bytes);
+  if (counts.sectors != 0) lanes::add(&entry->sectors, counts.sectors);
+  if (counts.ideal_sectors != 0) lanes::add(&entry->ideal_sectors, counts.ideal_sectors);
+  if (counts.bank_conflicts != 0) lanes::add(&entry->bank_conflicts, counts.bank_conflicts);
+}
+
+// The number of different values among the active lanes.
+PASTA_DEVICE uint32_t count_distinct(uint32_t active, uint64_t value) {
+  const uint32_t peers = lanes::match(active, value);
+  return lanes::count(lanes::ballot(active, lanes::index() == lanes::first(peers)));
+}
+
+// Accesses are aligned to their size, at most 32 bytes: each lies in one sector. A broadcast needs no more than it
+// takes, so the ideal is at most what was needed.
+PASTA_DEVICE void reduce_global_site(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                     uint32_t bytes, AccessKind kind) {
+  const uint32_t sectors = count_distinct(active, address >> kSectorShift);
+  if (lanes::index() != lanes::first(active)) return;
+  const uint32_t total = lanes::count(active) * bytes;
+  const uint32_t packed = (total + (1u << kSectorShift) - 1) >> kSectorShift;
+  count_site(slot, pc, MemorySpace::global, kind,
+             {lanes::count(active), total, sectors, packed < sectors ? packed : sectors, 0});
+}
+
+// Passes that shared memory needs for one warp's access: lanes are served in groups that fill 128 bytes (half a
+// warp at 8 bytes a lane, a quarter at 16); within a group, each bank gives one word a pass.
+PASTA_DEVICE uint32_t shared_passes(uint32_t active, uint32_t address, uint32_t bytes) {
+  const uint32_t width = bytes < kBankBytes ? kBankBytes : bytes;
+  const uint32_t lanes_a_group = kPassBytes / width < 32 ? kPassBytes / width : 32;
+  const uint32_t group = lanes::index() / lanes_a_group;
+  const uint32_t word = address / width, banks = kPassBytes / width;
+  const uint64_t place = static_cast<uint64_t>(group) << 32;
+  const uint32_t peers = lanes::match(active, place | word);
+  const bool leads = lanes::index() == lanes::first(peers);
+  const uint32_t words = lanes::ballot(active, leads);
+  // Words of one bank: lanes that lead none match a place of their own.
+  const uint32_t rivals = lanes::match(active, leads ? place | (word % banks) : ~static_cast<uint64_t>(0));
+  const uint32_t degree = leads ? lanes::count(rivals & words) : 0;
+  uint32_t passes = 0;
+  for (uint32_t g = 0; g < 32 / lanes_a_group; ++g) {
+    // The largest degree of the group, found from its highest bit down.
+    uint32_t candidates = lanes::ballot(active, leads && group == g), largest = 0;
+    for (int bit = 5; bit >= 0; --bit) {
+      const uint32_t with = lanes::ballot(active, ((degree >> bit) & 1) != 0) & candidates;
+      if (with != 0) {
+        candidates = with;
+        largest |= 1u << bit;
+      }
+    }
+    passes += largest;
+  }
+  return passes;
+}
+
+PASTA_DEVICE void reduce_shared_site(const SlotHeader& slot, uint32_t active, uint64_t pc, uint32_t address,
+                                     uint32_t bytes, AccessKind kind) {
+  const uint32_t passes = shared_passes(active, address, bytes);
+  if (lanes::index() != lanes::first(active)) return;
+  const uint32_t total = lanes::count(active) * bytes;
+  const uint32_t ideal = (total + kPassBytes - 1) / kPassBytes;
+  count_site(slot, pc, MemorySpace::shared, kind,
+             {lanes::count(active), total, 0, 0, passes > ideal ? passes - ideal : 0u});
+}
+
+// Accesses of which only the size is known: local memory, whose addresses are interleaved by the hardware, and
+// other blocks' shared memory.
+PASTA_DEVICE void reduce_plain_site(const SlotHeader& slot, uint32_t active, uint64_t pc, MemorySpace space,
+                                    uint32_t bytes, AccessKind kind) {
+  if (lanes::index() != lanes::first(active)) return;
+  const uint32_t total = lanes::count(active) * bytes;
+  count_site(slot, pc, space, kind, {lanes::count(active), total, 0, 0, 0});
+}
+
+// One execution for a whole warp, of consecutive bytes.
+PASTA_DEVICE void reduce_span_site(const SlotHeader& slot, uint64_t pc, uint64_t address, uint64_t bytes,
+                                   AccessKind kind) {
+  const uint64_t sectors =
+      bytes == 0 ? 0 : ((address + bytes - 1) >> kSectorShift) - (address >> kSectorShift) + 1;
+  count_site(slot, pc, MemorySpace::global, kind, {1, bytes, sectors, sectors, 0});
+}
+
+}  // namespace pasta::nvidia

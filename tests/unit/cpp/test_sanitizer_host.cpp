@@ -1,0 +1,345 @@
+// The host's side of the memory pass without a GPU: options, memory objects, slots, and slots read back as rows.
+#include "check.h"
+
+#if __has_include(<sanitizer.h>)
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "backends/sanitizer/decode.h"
+#include "backends/sanitizer/normalize.h"
+#include "backends/sanitizer/objects.h"
+#include "backends/sanitizer/sampling.h"
+#include "backends/sanitizer/selection.h"
+#include "backends/sanitizer/slot_layout.h"
+#include "backends/sanitizer/slots.h"
+#include "backends/sanitizer/tensor_maps.h"
+#include "device/nvidia/tensor_map_reducer.h"
+#include "warp_emulator.h"
+
+using namespace pasta;
+using namespace pasta::sanitizer;
+using nvidia::AccessKind;
+using nvidia::MemorySpace;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+void test_selection() {
+  const Selection all = Selection::parse("all", "", "");
+  CHECK(all.objects && all.sites && all.blocks && all.shared && all.local && !all.floor);
+  const Selection some = Selection::parse("objects,divergence", "3:50", "64M");
+  CHECK(some.objects && some.sites && !some.blocks && !some.shared);
+  CHECK(some.sample_first == 3 && some.sample_every == 50 && some.buffer_bytes == 64 * kMiB);
+  CHECK(Selection::parse("shared", "", "").sites);
+  const Selection odd = Selection::parse("trace,,objcts", "-4", "lots");
+  CHECK(odd.nothing() && odd.unknown == "trace,objcts");
+  CHECK(odd.sample_first == INT64_MAX && odd.buffer_bytes == 256 * kMiB);
+  CHECK(Selection::parse("", "", "").nothing());
+}
+
+void test_sampler_takes_the_first_and_then_every_kth() {
+  Sampler sampler(2, 3);
+  std::vector<bool> taken;
+  for (int i = 0; i < 8; ++i) taken.push_back(sampler.take(1, {4, 1, 1}));
+  CHECK((taken == std::vector<bool>{true, true, false, false, true, false, false, true}));
+  CHECK(sampler.take(1, {8, 1, 1}) && sampler.take(2, {4, 1, 1}));  // another grid, another kernel
+}
+
+MemoryObject object(int64_t id, uint64_t begin, uint64_t bytes) {
+  return {id, begin, begin + bytes, MemoryKind::device, 0};
+}
+
+void test_objects_by_address() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(1, kMiB, 4096));
+  CHECK(!objects.find(kMiB - 1) && objects.find(kMiB)->object_id == 1 && objects.find(kMiB + 4095)->object_id == 1);
+  CHECK(!objects.find(kMiB + 4096));
+  const auto before = objects.snapshot();
+  CHECK(objects.snapshot() == before);  // nothing changed
+  objects.add(object(2, kMiB + 2048, 4096));  // the end of 1 was not seen
+  CHECK(!objects.find(kMiB) && objects.find(kMiB + 2048)->object_id == 2);
+  CHECK(objects.snapshot() != before && before->pieces[0].object_id == 1);
+  CHECK(!objects.take(kMiB) && objects.take(kMiB + 2048)->object_id == 2 && objects.snapshot()->ranges.empty());
+}
+
+// A reservation gives what no object in it takes.
+void test_reservation_is_cut_around_objects() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(9, 10 * kMiB, 10 * kMiB), true);
+  objects.add(object(1, kMiB, kMiB));
+  objects.add(object(2, 12 * kMiB, kMiB));
+  objects.add(object(3, 19 * kMiB, kMiB));
+  const auto snapshot = objects.snapshot();
+  const auto& ranges = snapshot->ranges;
+  const std::vector<int64_t> ids = {1, 9, 2, 9, 3};
+  CHECK(ranges.size() == ids.size());
+  for (size_t i = 0; i < ids.size() && i < ranges.size(); ++i) {
+    CHECK(snapshot->pieces[i].object_id == ids[i]);
+    if (i > 0) CHECK(ranges[i].begin >= ranges[i - 1].end);
+  }
+  CHECK(ranges[3].begin == 13 * kMiB && ranges[3].end == 19 * kMiB && snapshot->pieces[3].offset == 3 * kMiB);
+  CHECK(objects.find(15 * kMiB)->object_id == 9 && objects.find(12 * kMiB)->object_id == 2);
+  // 4 KiB pages in words of 32, 2 MiB blocks: sizes 1, 2, 1, 6 and 1 MiB.
+  CHECK(snapshot->page_words == 8 * 11 && snapshot->block_count == 1 + 1 + 1 + 3 + 1);
+}
+
+void test_the_largest_objects_go_without_pages() {
+  MemoryObjects objects(10);  // words: room for 320 pages
+  objects.add(object(1, kMiB, kMiB));        // 256 pages
+  objects.add(object(2, 4 * kMiB, 64 * kMiB));
+  const auto snapshot = objects.snapshot();
+  CHECK(snapshot->pages_left_out && snapshot->page_words == 8);
+  CHECK(snapshot->ranges[0].page_word == 0 && snapshot->ranges[1].page_word == nvidia::kUntracked);
+}
+
+void test_slots_are_given_within_the_bound() {
+  SlotPool pool(64 * kMiB);
+  CHECK(pool.take(1000).slab == nullptr);
+  std::vector<std::vector<uint8_t>> slabs;
+  std::set<uint8_t*> bodies;
+  const auto grow = [&](size_t bytes) {
+    const size_t slab = pool.reserve(bytes);
+    if (slab == 0) return false;
+    slabs.emplace_back(slab);
+    pool.add(slabs.back().data(), slab);
+    return true;
+  };
+  const size_t bytes = 5 * kMiB / 2;
+  std::vector<Slot> slots;
+  while (true) {
+    Slot slot = pool.take(bytes);
+    if (slot.slab == nullptr && grow(bytes)) slot = pool.take(bytes);
+    if (slot.slab == nullptr) break;
+    slots.push_back(slot);
+    uint8_t* const body = slot.slab->body(slot.index);
+    CHECK(bodies.insert(body).second);
+    CHECK(body + slot.slab->slot_bytes <= slot.slab->memory + slot.slab->bytes);
+    CHECK(slot.slab->header(slot.index) + nvidia::kSlotHeaderBytes <= slot.slab->body(0));
+    CHECK(slot.slab->fresh[slot.index]);
+  }
+  // 16 MiB slabs hold 6 slots of 2.5 MiB (and their headers).
+  CHECK(slots.size() == 24 && pool.bytes() == 64 * kMiB);
+  pool.give(slots[3]);
+  CHECK(pool.take(bytes).index == slots[3].index);
+  CHECK(pool.retire(bytes).empty());
+  // Larger slots: the idle slabs go, the one in use stays.
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (i != 0) pool.give(slots[i]);
+  }
+  CHECK(pool.reserve(8 * kMiB) == 0);
+  CHECK(pool.retire(8 * kMiB).size() == 3 && pool.bytes() == 16 * kMiB);
+  CHECK(grow(8 * kMiB) && pool.take(8 * kMiB).slab != nullptr);
+  CHECK(pool.reserve(100 * kMiB) == 0);
+}
+
+void test_pages_of_each_size() {
+  uint32_t bitmap[64] = {};
+  // The object begins in the last 4 KiB page of a 64 KiB page: bit 0 is alone there, bits 1 and 2 are in the next.
+  const uint64_t begin = 2 * kMiB - 4096, end = begin + 4 * kMiB;
+  bitmap[0] = 0b111;
+  bitmap[33] = 1;  // page 1056, 4.1 MiB after 2 MiB's start: beyond the next 2 MiB
+  const PageCounts pages = count_pages(bitmap, begin, end + 4 * kMiB);
+  CHECK(pages.small == 4 && pages.medium == 3 && pages.large == 3);
+}
+
+// A slot filled by hand, read back.
+struct Filled {
+  MemoryObjects objects{1 << 20};
+  std::shared_ptr<const Snapshot> snapshot;
+  SlotLayout layout;
+  std::vector<uint64_t> body;
+  nvidia::SlotHeader header{};
+  TensorMaps maps;
+
+  Filled() {
+    objects.add(object(5, 4 * kMiB, 3 * kMiB));
+    objects.add(object(6, 16 * kMiB, kMiB));
+    snapshot = objects.snapshot();
+    layout = SlotLayout::of(*snapshot, nvidia::kObjects | nvidia::kSites | nvidia::kBlocks);
+    body.resize((layout.bytes + 7) / 8);
+    header = layout.header(body.data(), snapshot->ranges.data());
+  }
+  DecodedSlot decode() {
+    return decode_slot(reinterpret_cast<uint8_t*>(body.data()), layout, *snapshot, maps, 77, 1234);
+  }
+};
+
+void test_empty_slot_has_no_rows() {
+  Filled slot;
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.objects.empty() && decoded.sites.empty() && decoded.blocks.empty());
+}
+
+void test_counters_become_rows() {
+  Filled slot;
+  nvidia::ObjectCounters& counters = slot.header.objects[0];
+  counters.lanes[0][2] = 100;  // loads of 4 bytes
+  counters.lanes[0][4] = 10;   // of 16
+  counters.odd_count[0] = 1, counters.odd_bytes[0] = 48;
+  counters.lanes[1][3] = 7;    // stores of 8
+  counters.lanes[2][2] = 3;    // atomics of 4
+  counters.end = 2 * kMiB + 4096;
+  counters.inverted_first = ~uint64_t{4096};
+  slot.header.pages[slot.snapshot->ranges[0].page_word] = 0b10;
+  slot.header.pages[slot.snapshot->ranges[0].page_word + 16] = 0b1;  // page 512: the second 2 MiB
+  slot.header.blocks[0] = 90, slot.header.blocks[1] = 31;
+  slot.header.objects[2].lanes[1][0] = 2;  // at addresses that nobody holds
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.objects.size() == 2);
+  const AccessObjectRecord& row = decoded.objects[0];
+  CHECK(row.launch_id == 77 && row.object_id == 5 && row.space == Space::global);
+  CHECK(row.loads == 111 && row.load_bytes == 400 + 160 + 48);
+  CHECK(row.stores == 7 && row.store_bytes == 56 && row.atomics == 3 && row.atomic_bytes == 12);
+  CHECK(row.first_offset == 4096 && row.last_offset == static_cast<int64_t>(2 * kMiB + 4095));
+  CHECK(row.pages_4k == 2 && row.pages_64k == 2 && row.pages_2m == 2 && row.lines == kNullI64);
+  CHECK(decoded.objects[1].object_id == kNullI64 && decoded.objects[1].stores == 2);
+  CHECK(decoded.objects[1].first_offset == kNullI64 && decoded.objects[1].pages_4k == kNullI64);
+  CHECK(decoded.blocks.size() == 2);
+  CHECK(decoded.blocks[0].offset == 0 && decoded.blocks[0].accesses == 90);
+  CHECK(decoded.blocks[0].bytes == static_cast<int64_t>(2 * kMiB) && decoded.blocks[0].start_ns == 1234);
+  CHECK(decoded.blocks[1].offset == static_cast<int64_t>(2 * kMiB));
+  CHECK(decoded.blocks[1].bytes == static_cast<int64_t>(kMiB) && decoded.blocks[1].accesses == 31);
+}
+
+void test_sites_become_rows() {
+  Filled slot;
+  slot.header.sites[5] = {nvidia::site_key(0x700, MemorySpace::global), 10, 320, 1280, 80, 40, 0, 1, 0};
+  slot.header.sites[9] = {nvidia::site_key(0x300, MemorySpace::shared), 4, 128, 512, 0, 0, 28, 0, 0};
+  slot.header.sites[1] = {nvidia::site_key(0x900, MemorySpace::local), 2, 64, 256, 0, 0, 0, 0, 0};
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.sites.size() == 3);
+  CHECK(decoded.sites[0].pc == 0x300 && decoded.sites[1].pc == 0x700 && decoded.sites[2].pc == 0x900);
+  const AccessSiteRecord& shared = decoded.sites[0].row;
+  CHECK(shared.space == Space::shared && shared.bank_conflicts == 28 && shared.sectors == kNullI64);
+  const AccessSiteRecord& global = decoded.sites[1].row;
+  CHECK(global.kind == AccessSiteKind::store && global.space == Space::global && global.executions == 10);
+  CHECK(global.lanes == 320 && global.bytes == 1280 && global.sectors == 80 && global.ideal_sectors == 40);
+  CHECK(global.bank_conflicts == kNullI64);
+  CHECK(decoded.sites[2].row.sectors == kNullI64 && decoded.sites[2].row.bytes == 256);
+}
+
+void load_tile(Filled& slot, const uint64_t (&map)[16], int32_t x, int32_t y) {
+  const int32_t at[nvidia::kTensorRank] = {x, y, 0, 0, 0};
+  warp::run(1, [&](uint32_t) { nvidia::reduce_tensor_load(slot.header, 0x50, map, at, 0); });
+}
+
+// A matrix of 256 rows of 512 halves in rows of 4,096 bytes, in tiles of 64 x 32.
+EncodeTiledOperands matrix(uint64_t address) {
+  static const cuuint64_t dimensions[] = {512, 256}, strides[] = {4096};
+  static const cuuint32_t box[] = {64, 32}, steps[] = {1, 1};
+  return {nullptr, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, reinterpret_cast<void*>(address), dimensions, strides, box,
+          steps};
+}
+
+void test_tensor_loads_are_the_objects() {
+  Filled slot;
+  const uint64_t map[16] = {11, 22};
+  const TensorMap described = to_tensor_map(matrix(4 * kMiB + kMiB));
+  CHECK(described.box_bytes == 64 * 32 * 2 && described.strides[1] == 4096 && described.tiled);
+  slot.maps.add(map, described);
+  for (int32_t x = 0; x < 512; x += 64) {
+    for (int32_t y = 0; y < 256; y += 32) load_tile(slot, map, x, y);
+  }
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.unknown_tensor_maps == 0 && decoded.coarse_tensor_maps == 0 && decoded.objects.size() == 1);
+  const AccessObjectRecord& row = decoded.objects[0];
+  CHECK(row.object_id == 5 && row.loads == 64 && row.load_bytes == 512 * 256 * 2);
+  CHECK(row.first_offset == static_cast<int64_t>(kMiB));
+  CHECK(row.last_offset == static_cast<int64_t>(kMiB) + 255 * 4096 + 1023);
+  CHECK(row.pages_4k == 256 && row.pages_64k == 16);  // a row a page
+  CHECK(decoded.sites.size() == 1 && decoded.sites[0].pc == 0x50 && decoded.sites[0].row.executions == 64);
+  CHECK(decoded.sites[0].row.bytes == 512 * 256 * 2);
+}
+
+void test_tiles_are_clipped_to_the_tensor() {
+  const uint64_t map[16] = {1};
+  Filled slot;
+  slot.maps.add(map, to_tensor_map(matrix(4 * kMiB)));
+  load_tile(slot, map, 480, 250);  // 32 columns and 6 rows are inside
+  load_tile(slot, map, -1000, 0);  // wholly outside, yet it stretches the box to the left
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.objects[0].pages_4k == 256);
+  CHECK(decoded.objects[0].last_offset == 255 * 4096 + 1023);
+}
+
+void test_unknown_tensor_maps_are_said() {
+  Filled slot;
+  load_tile(slot, {9, 9}, 0, 0);
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.unknown_tensor_maps == 1 && decoded.objects.size() == 1);
+  CHECK(decoded.objects[0].object_id == kNullI64 && decoded.objects[0].loads == 1);
+  CHECK(decoded.sites[0].row.bytes == kNullI64);
+}
+
+void test_too_many_runs_are_one_span() {
+  const TensorMap map = to_tensor_map(matrix(kMiB));
+  nvidia::TensorMapEntry entry{};
+  for (uint32_t i = 0; i < nvidia::kTensorRank; ++i) {
+    entry.highest[i] = nvidia::ordered(i == 1 ? 224 : 0), entry.inverted_lowest[i] = ~nvidia::ordered(0);
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> runs;
+  const auto note = [&](uint64_t begin, uint64_t end) { runs.emplace_back(begin, end); };
+  CHECK(!visit_runs(map, entry, 100, note));
+  CHECK(runs.size() == 1 && runs[0].first == kMiB && runs[0].second == kMiB + 255 * 4096 + 128);
+  runs.clear();
+  CHECK(visit_runs(map, entry, 256, note));
+  CHECK(runs.size() == 256 && runs[1].first == kMiB + 4096 && runs[1].second == kMiB + 4096 + 128);
+}
+
+void test_records() {
+  Sanitizer_LaunchData launch;
+  std::memset(&launch, 0, sizeof(launch));
+  launch.gridDim_x = 4, launch.gridDim_y = 5, launch.gridDim_z = 6, launch.blockDim_x = 128, launch.device = 1;
+  const KernelRecord kernel = to_kernel(launch);
+  CHECK(kernel.grid_x == 4 && kernel.grid_y == 5 && kernel.grid_z == 6 && kernel.block_x == 128);
+  CHECK(kernel.device_id == 1 && kernel.cluster_x == kNullI32 && kernel.start_ns == kNullI64);
+
+  Sanitizer_MemsetData fill;
+  std::memset(&fill, 0, sizeof(fill));
+  fill.width = 100, fill.height = 3, fill.elementSize = 4, fill.value = 9;
+  CHECK(to_memset(fill).bytes == 1200 && to_memset(fill).value == 9);
+
+  Sanitizer_MemcpyData copy;
+  std::memset(&copy, 0, sizeof(copy));
+  copy.size = 4096, copy.direction = SANITIZER_MEMCPY_DIRECTION_HOST_TO_DEVICE, copy.isAsync = 1;
+  CHECK(to_memcpy(copy).bytes == 4096 && to_memcpy(copy).kind == MemcpyKind::h2d);
+  CHECK(to_memcpy(copy).asynchronous == Bool::yes);
+  copy.size = 0, copy.width = 64, copy.height = 2;
+  CHECK(to_memcpy(copy).bytes == 128);
+
+  Sanitizer_ResourceMemoryData memory;
+  std::memset(&memory, 0, sizeof(memory));
+  CHECK(to_alloc(memory).kind == MemoryKind::device);
+  memory.flags = SANITIZER_MEMORY_FLAG_MANAGED | SANITIZER_MEMORY_FLAG_HOST_MAPPED;
+  CHECK(to_alloc(memory).kind == MemoryKind::managed);
+  memory.flags = SANITIZER_MEMORY_FLAG_HOST_PINNED;
+  CHECK(to_alloc(memory).kind == MemoryKind::pinned);
+}
+
+}  // namespace
+
+int main() {
+  test_selection();
+  test_sampler_takes_the_first_and_then_every_kth();
+  test_objects_by_address();
+  test_reservation_is_cut_around_objects();
+  test_the_largest_objects_go_without_pages();
+  test_slots_are_given_within_the_bound();
+  test_pages_of_each_size();
+  test_empty_slot_has_no_rows();
+  test_counters_become_rows();
+  test_sites_become_rows();
+  test_tensor_loads_are_the_objects();
+  test_tiles_are_clipped_to_the_tensor();
+  test_unknown_tensor_maps_are_said();
+  test_too_many_runs_are_one_span();
+  test_records();
+  return g_failures == 0 ? 0 : 1;
+}
+
+#else
+int main() { return 77; }
+#endif

@@ -1,0 +1,294 @@
+// The device reducers on the CPU, lane by lane: counts against closed forms and against a count made access by access.
+#include "check.h"
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "device/nvidia/object_reducer.h"
+#include "device/nvidia/site_reducer.h"
+#include "device/nvidia/tensor_map_reducer.h"
+#include "warp_emulator.h"
+
+using namespace pasta::nvidia;
+
+namespace {
+
+constexpr uint32_t kFull = 0xffffffff;
+constexpr uint64_t kMiB = 1 << 20;
+
+// A slot in host memory over the given objects (begin, bytes).
+struct TestSlot {
+  std::vector<Range> ranges;
+  std::vector<ObjectCounters> objects;
+  std::vector<uint32_t> pages;
+  std::vector<uint64_t> blocks;
+  std::vector<SiteEntry> sites = std::vector<SiteEntry>(64);
+  std::vector<TensorMapEntry> tensor_maps = std::vector<TensorMapEntry>(8);
+  Totals totals{};
+  SlotHeader header{};
+
+  explicit TestSlot(const std::vector<std::pair<uint64_t, uint64_t>>& memory) {
+    uint32_t word = 0, block = 0;
+    for (const auto& [begin, bytes] : memory) {
+      ranges.push_back({begin, begin + bytes, word, block});
+      word += static_cast<uint32_t>(page_of(begin, begin + bytes - 1) / 32 + 1);
+      block += static_cast<uint32_t>(((bytes - 1) >> kBlockShift) + 1);
+    }
+    objects.resize(ranges.size() + 1);
+    pages.resize(word);
+    blocks.resize(block);
+    header = {ranges.data(),      &totals,      objects.data(),
+              pages.data(),       blocks.data(), tensor_maps.data(),
+              sites.data(),       static_cast<uint32_t>(ranges.size()),
+              static_cast<uint32_t>(tensor_maps.size()), static_cast<uint32_t>(sites.size()),
+              kObjects | kSites | kBlocks};
+  }
+  uint64_t lanes(size_t object, AccessKind kind, uint32_t bytes) const {
+    return objects[object].lanes[static_cast<uint32_t>(kind)][size_class(bytes)];
+  }
+  uint64_t first(size_t object) const { return ~objects[object].inverted_first; }
+  uint64_t last(size_t object) const { return objects[object].end - 1; }
+  int pages_set() const {
+    int set = 0;
+    for (const uint32_t word : pages) set += __builtin_popcount(word);
+    return set;
+  }
+  const SiteEntry* site(uint64_t pc, MemorySpace space) const {
+    for (const SiteEntry& entry : sites) {
+      if (entry.key == site_key(pc, space)) return &entry;
+    }
+    return nullptr;
+  }
+};
+
+void access(TestSlot& slot, uint32_t active, uint64_t pc, const std::function<uint64_t(uint32_t)>& address,
+            uint32_t bytes, AccessKind kind) {
+  warp::run(active, [&](uint32_t lane) {
+    reduce_objects<true>(slot.header, active, pc, address(lane), bytes, kind);
+    reduce_global_site(slot.header, active, pc, address(lane), bytes, kind);
+  });
+}
+
+void test_lookup_checks_both_ends() {
+  const TestSlot slot({{0x1000, 0x100}, {0x2000, 0x1000}, {0x3000, 0x10}});
+  const auto index = [&](uint64_t address) { return find_range(slot.ranges.data(), 3, address).index; };
+  CHECK(index(0xfff) == 3);
+  CHECK(index(0x1000) == 0 && index(0x10ff) == 0);
+  CHECK(index(0x1100) == 3 && index(0x1fff) == 3);  // past the end: nobody's, not the object before
+  CHECK(index(0x2000) == 1 && index(0x2fff) == 1);
+  CHECK(index(0x3000) == 2 && index(0x3010) == 3 && index(UINT64_MAX) == 3);
+  const Found gap = find_range(slot.ranges.data(), 3, 0x1800);
+  CHECK(gap.begin == 0x1100 && gap.end == 0x2000);
+  CHECK(find_range(nullptr, 0, 5).index == 0);
+}
+
+// c[i] = a[i] + b[i] over 4,096 floats: 128 warps, 3 accesses of 4 bytes a thread, each array touched whole.
+void test_vector_add() {
+  constexpr uint64_t kN = 4096, a = 64 * kMiB, b = 80 * kMiB, c = 96 * kMiB;
+  TestSlot slot({{a, kN * 4}, {b, kN * 4}, {c, kN * 4}});
+  for (uint64_t i = 0; i < kN; i += 32) {
+    access(slot, kFull, 0x10, [&](uint32_t lane) { return a + (i + lane) * 4; }, 4, AccessKind::load);
+    access(slot, kFull, 0x20, [&](uint32_t lane) { return b + (i + lane) * 4; }, 4, AccessKind::load);
+    access(slot, kFull, 0x30, [&](uint32_t lane) { return c + (i + lane) * 4; }, 4, AccessKind::store);
+  }
+  for (size_t object = 0; object < 3; ++object) {
+    CHECK(slot.lanes(object, object == 2 ? AccessKind::store : AccessKind::load, 4) == kN);
+    CHECK(slot.first(object) == 0 && slot.last(object) == kN * 4 - 1);
+    CHECK(slot.blocks[object] == kN);
+  }
+  CHECK(slot.pages_set() == 3 * 4);  // 16 KiB each
+  const SiteEntry* site = slot.site(0x10, MemorySpace::global);
+  CHECK(site != nullptr);
+  CHECK(site->executions == 128 && site->lanes == kN && site->bytes == kN * 4);
+  CHECK(site->sectors == 128 * 4 && site->ideal_sectors == 128 * 4);  // 128 bytes a warp
+}
+
+// Lanes `stride` floats apart: each sector of 8 floats is shared by 8 / stride lanes.
+void test_strides() {
+  for (const uint32_t stride : {1, 2, 4, 8, 16, 32}) {
+    TestSlot slot({{kMiB, kMiB}});
+    access(slot, kFull, 0x10, [&](uint32_t lane) { return kMiB + lane * stride * 4; }, 4, AccessKind::load);
+    const SiteEntry* site = slot.site(0x10, MemorySpace::global);
+    CHECK(site->sectors == (stride < 8 ? 4 * stride : 32));
+    CHECK(site->ideal_sectors == 4);
+  }
+}
+
+void test_broadcast_needs_one_sector() {
+  TestSlot slot({{kMiB, kMiB}});
+  access(slot, kFull, 0x10, [](uint32_t) { return kMiB + 64; }, 8, AccessKind::load);
+  const SiteEntry* site = slot.site(0x10, MemorySpace::global);
+  CHECK(site->sectors == 1 && site->ideal_sectors == 1 && site->lanes == 32 && site->bytes == 256);
+}
+
+void test_unknown_addresses_are_nobodys() {
+  TestSlot slot({{kMiB, 4096}});
+  access(slot, kFull, 0x10, [](uint32_t lane) { return kMiB + 4096 - 64 + lane * 4; }, 4, AccessKind::store);
+  CHECK(slot.lanes(0, AccessKind::store, 4) == 16);
+  CHECK(slot.lanes(1, AccessKind::store, 4) == 16);
+  CHECK(slot.last(0) == 4095);
+}
+
+// A page's bit is that of the address space: an object that begins within a page shares it.
+void test_pages_of_unaligned_object() {
+  TestSlot slot({{kMiB + 4000, 200}});
+  access(slot, 0b11, 0x10, [](uint32_t lane) { return kMiB + 4000 + lane * 100; }, 4, AccessKind::load);
+  CHECK(slot.pages_set() == 2);
+}
+
+void test_span_clips_to_its_object() {
+  TestSlot slot({{kMiB, 3 * 4096}});
+  warp::run(1, [&](uint32_t) { reduce_span(slot.header, 0x10, kMiB + 4096, 100 * 4096, AccessKind::load); });
+  CHECK(slot.objects[0].odd_count[0] == 1 && slot.objects[0].odd_bytes[0] == 100 * 4096);
+  CHECK(slot.first(0) == 4096 && slot.last(0) == 3 * 4096 - 1);
+  CHECK(slot.pages_set() == 2);
+}
+
+// Random warps over random objects against a count that goes access by access and shares no code.
+void test_random_against_plain_count() {
+  std::mt19937_64 random(7);
+  std::vector<std::pair<uint64_t, uint64_t>> memory;
+  uint64_t at = kMiB;
+  for (int i = 0; i < 40; ++i) {
+    const uint64_t bytes = 16 + random() % (3 * kMiB) / 16 * 16;
+    memory.emplace_back(at, bytes);
+    at += (bytes + random() % 8192) / 16 * 16 + 16;
+  }
+  TestSlot slot(memory);
+  struct Count {
+    std::map<std::pair<int, uint32_t>, uint64_t> lanes;
+    std::set<uint64_t> pages;
+    std::map<uint64_t, uint64_t> blocks;
+    uint64_t first = UINT64_MAX, last = 0;
+  };
+  std::map<size_t, Count> expected;
+  for (int round = 0; round < 2000; ++round) {
+    const uint32_t active = static_cast<uint32_t>(random()) | 1u << (random() % 32);
+    const uint32_t bytes = 1u << (random() % 5);
+    const int kind = static_cast<int>(random() % 3);
+    std::array<uint64_t, 32> addresses;
+    for (uint64_t& address : addresses) {
+      const auto& [begin, size] = memory[random() % (round % 2 == 0 ? 2 : memory.size())];
+      address = (begin + random() % size) / bytes * bytes;
+    }
+    access(slot, active, 16 * (round % 50), [&](uint32_t lane) { return addresses[lane]; }, bytes,
+           static_cast<AccessKind>(kind));
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      if ((active >> lane & 1) == 0) continue;
+      size_t object = memory.size();
+      for (size_t i = 0; i < memory.size(); ++i) {
+        const bool inside = addresses[lane] >= memory[i].first && addresses[lane] < memory[i].first + memory[i].second;
+        if (inside) object = i;
+      }
+      Count& count = expected[object];
+      ++count.lanes[{kind, bytes}];
+      if (object == memory.size()) continue;
+      const uint64_t offset = addresses[lane] - memory[object].first;
+      count.pages.insert(addresses[lane] / 4096);
+      ++count.blocks[offset / (2 * kMiB)];
+      count.first = std::min(count.first, offset);
+      count.last = std::max(count.last, offset + bytes - 1);
+    }
+  }
+  for (const auto& [object, count] : expected) {
+    for (const auto& [key, lanes] : count.lanes) {
+      CHECK(slot.lanes(object, static_cast<AccessKind>(key.first), key.second) == lanes);
+    }
+    if (object == memory.size()) continue;
+    CHECK(slot.first(object) == count.first && slot.last(object) == count.last);
+    for (const auto& [block, accesses] : count.blocks) {
+      CHECK(slot.blocks[slot.ranges[object].first_block + block] == accesses);
+    }
+    for (const uint64_t page : count.pages) {
+      const uint64_t bit = page - memory[object].first / 4096;
+      CHECK((slot.pages[slot.ranges[object].page_word + bit / 32] >> (bit % 32) & 1) == 1);
+    }
+  }
+  size_t pages = 0;
+  for (const auto& [object, count] : expected) pages += count.pages.size();
+  CHECK(static_cast<size_t>(slot.pages_set()) == pages);
+}
+
+uint32_t passes(uint32_t active, const std::function<uint32_t(uint32_t)>& address, uint32_t bytes) {
+  uint32_t result = 0;
+  warp::run(active, [&](uint32_t lane) { result = shared_passes(active, address(lane), bytes); });
+  return result;
+}
+
+// Shared memory has 32 banks of 4 bytes; lanes that ask for the same word share it.
+void test_bank_conflicts() {
+  for (const uint32_t stride : {1, 2, 4, 8, 16, 32}) {
+    CHECK(passes(kFull, [&](uint32_t lane) { return lane * stride * 4; }, 4) == stride);
+  }
+  CHECK(passes(kFull, [](uint32_t lane) { return lane * 33 * 4; }, 4) == 1);  // a padded column
+  CHECK(passes(kFull, [](uint32_t) { return 128u; }, 4) == 1);                 // broadcast
+  CHECK(passes(kFull, [](uint32_t lane) { return lane; }, 1) == 1);            // bytes of 8 words
+  CHECK(passes(kFull, [](uint32_t lane) { return lane * 8; }, 8) == 2);        // 256 bytes
+  CHECK(passes(kFull, [](uint32_t lane) { return lane * 16; }, 16) == 4);      // 512 bytes
+  CHECK(passes(0xff, [](uint32_t lane) { return lane * 128; }, 16) == 8);      // 8 rows in one bank group
+  CHECK(passes(0b11, [](uint32_t lane) { return lane * 128; }, 4) == 2);
+}
+
+void test_shared_site_counts_extra_passes() {
+  TestSlot slot({});
+  warp::run(kFull, [&](uint32_t lane) {
+    reduce_shared_site(slot.header, kFull, 0x40, lane * 8 * 4, 4, AccessKind::store);
+  });
+  const SiteEntry* site = slot.site(0x40, MemorySpace::shared);
+  CHECK(site != nullptr && site->bank_conflicts == 7 && site->sectors == 0);
+  CHECK(site->executions == 1 && site->lanes == 32 && site->bytes == 128);
+  CHECK(site->kind == static_cast<uint32_t>(AccessKind::store));
+}
+
+void test_sites_that_do_not_fit_are_counted() {
+  TestSlot slot({});
+  for (uint64_t pc = 0; pc < 100 * 16; pc += 16) {  // 64 places
+    warp::run(1, [&](uint32_t) { reduce_plain_site(slot.header, 1, pc, MemorySpace::local, 4, AccessKind::load); });
+  }
+  uint64_t found = 0;
+  for (const SiteEntry& entry : slot.sites) found += entry.executions;
+  CHECK(found == 64 && slot.totals.lost_sites == 36);
+  // pc 0 has a key too, and keys give their parts back.
+  CHECK(site_key(0, MemorySpace::global) != 0);
+  CHECK(site_pc(site_key(0x1230, MemorySpace::local)) == 0x1230);
+  CHECK(site_space(site_key(0x1230, MemorySpace::local)) == MemorySpace::local);
+}
+
+void test_tensor_loads_keep_their_extremes() {
+  TestSlot slot({});
+  uint64_t map[16] = {1, 2, 3};
+  uint64_t other[16] = {1, 2, 4};
+  CHECK(tensor_map_hash(map) != tensor_map_hash(other));
+  for (const int32_t row : {64, -3, 128}) {
+    const int32_t at[kTensorRank] = {0, row, 0, 0, 0};
+    warp::run(1, [&](uint32_t) { reduce_tensor_load(slot.header, 0x50, map, at, 0); });
+  }
+  const TensorMapEntry* entry = nullptr;
+  for (const TensorMapEntry& candidate : slot.tensor_maps) {
+    if (candidate.key != 0) entry = &candidate;
+  }
+  CHECK(entry != nullptr && entry->executions == 3 && entry->hash == tensor_map_hash(map) && entry->pc == 0x50);
+  CHECK(coordinate_of(entry->highest[1]) == 128 && coordinate_of(~entry->inverted_lowest[1]) == -3);
+  CHECK(coordinate_of(entry->highest[0]) == 0 && coordinate_of(~entry->inverted_lowest[0]) == 0);
+}
+
+}  // namespace
+
+int main() {
+  test_lookup_checks_both_ends();
+  test_vector_add();
+  test_strides();
+  test_broadcast_needs_one_sector();
+  test_unknown_addresses_are_nobodys();
+  test_pages_of_unaligned_object();
+  test_span_clips_to_its_object();
+  test_random_against_plain_count();
+  test_bank_conflicts();
+  test_shared_site_counts_extra_passes();
+  test_sites_that_do_not_fit_are_counted();
+  test_tensor_loads_keep_their_extremes();
+  return g_failures == 0 ? 0 : 1;
+}
