@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pasta.errors import PastaError
 
-SETTINGS: dict[str, object] = {}
+if TYPE_CHECKING:
+    from pasta.trace.seal import Summary
 
 
 def command(
@@ -61,9 +63,9 @@ def _run(name: str, output: str, force: bool, device: str | None) -> int:
     return 0
 
 
-def _analyze(traces: list[object]) -> None:
+def _analyze(traces: Sequence[Summary]) -> None:
     """Show what `pasta analyze` shows of the traces."""
     from pasta.cli.main import run
 
     for trace in traces:
-        run(["analyze", str(trace.path)])  # type: ignore[attr-defined]
+        run(["analyze", str(trace.path)])

@@ -121,7 +121,8 @@ def load(name: str, arguments: Sequence[str] = ()) -> TyperCommand:
     module = import_module(VERBS[name].module)
     function = module.build(list(arguments)) if hasattr(module, "build") else module.command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name, cls=VerbCommand, hidden=VERBS[name].hidden, **getattr(module, "SETTINGS", {}))(function)
+    settings = {"cls": VerbCommand, "hidden": VERBS[name].hidden, **getattr(module, "SETTINGS", {})}
+    app.command(name, **settings)(function)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
     return command

@@ -8,17 +8,38 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from pasta.cli.main import VerbCommand
 from pasta.errors import PastaError
-from pasta.inject.options import RecordOptions, trace_help
+from pasta.inject.options import MEMORY_DEFAULT, MEMORY_REDUCERS, RecordOptions, trace_help
 
 if TYPE_CHECKING:
     from pasta.inject.recording import Recorded
     from pasta.trace.seal import Summary
 
+
+
+class RecordCommand(VerbCommand):
+    """The command, with ``--memory`` that may stand alone: typer has no options with an optional value."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Give a ``--memory`` that stands before the program its default."""
+        takes_value = {
+            name for p in self.params for name in p.opts if not (getattr(p, "is_flag", False) or p.opts == [p.name])
+        }
+        args, at = list(args), 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            if args[at] == "--memory":
+                args[at] = f"--memory={MEMORY_DEFAULT}"
+            at += 2 if args[at] in takes_value else 1
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
 #: Everything behind the command belongs to it. ``ignore_unknown_options`` would let ``record --bogus`` run.
-SETTINGS = {"context_settings": {"allow_interspersed_args": False}}
+SETTINGS = {"cls": RecordCommand, "context_settings": {"allow_interspersed_args": False}}
 
 _RECORDING, _SELECTING, _RANKS = "Recording", "Selecting what is recorded", "Several processes"
+_MEMORY = "Memory accesses"
 
 
 def _show_trace_help(value: str | None) -> str | None:
@@ -138,6 +159,26 @@ def command(
         str | None,
         _option("--device", env="PASTA_DEVICE", help="cpu: show the program the CPU OpenCL device of the cpu extra."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        _option(
+            "--memory", env="PASTA_MEMORY", panel=_MEMORY, metavar="[=LIST]",
+            help=f"Measure memory accesses on the device: {', '.join(MEMORY_REDUCERS)} or all. "
+            f"Alone: {MEMORY_DEFAULT}.",
+        ),
+    ] = None,
+    sample: Annotated[
+        str | None,
+        _option(
+            "--sample", env="PASTA_SAMPLE", panel=_MEMORY, metavar="N[:K]",
+            help="Measure the first N launches of each kernel and grid, then every K-th (100).",
+        ),
+    ] = None,
+    memory_buffer: Annotated[
+        str | None,
+        _option("--memory-buffer", env="PASTA_MEMORY_BUFFER", panel=_MEMORY, metavar="SIZE",
+                help="Device memory for the results, a context; 256M."),
+    ] = None,
     torch_modules: Annotated[
         bool, _option("--torch-modules", env="PASTA_TORCH_MODULES", help="Record the module path of operators.")
     ] = False,
@@ -182,6 +223,7 @@ def command(
         capture_range_end=capture_range_end, delay=delay, duration=duration, kernels=kernels,
         launch_skip=launch_skip, launch_count=launch_count, buffer_size=buffer_size, max_size=max_size,
         ranks=ranks, rank_env=rank_env, torch_modules=torch_modules,
+        memory=memory, sample=sample, memory_buffer=memory_buffer,
     )  # fmt: skip
     if device not in (None, "cpu"):
         raise PastaError(f"--device={device} is unknown", "it takes cpu")
@@ -255,10 +297,9 @@ _COUNTED = (("kernel", "kernels"), ("memcpy", "copies"), ("op", "operators"), ("
 
 def _print_stats(recorded: Recorded) -> None:
     from pasta.report import render
-    from pasta.tools.registry import find_tool
+    from pasta.tools.runner import run
     from pasta.trace import Trace
 
     for summary in recorded.traces:
         with Trace.open(summary.path) as trace:
-            tool = find_tool("workload")
-            print(render(tool.run(trace, tool.Options()), "table"), file=sys.stderr)
+            print(render(run("workload", trace), "table"), file=sys.stderr)

@@ -12,8 +12,11 @@ from pasta.inject.icd import cpu_device_variables, python_prefixes
 from pasta.inject.library import library_path, site_directory
 from pasta.inject.options import RecordOptions
 
-#: CUPTI as the wheels nvidia-cuda-cupti and nvidia-cuda-cupti-cu12 install it.
-_CUPTI_WHEEL = "lib/python3*/site-packages/nvidia/*/lib/libcupti.so.1*"
+#: Where wheels put the libraries that the CUDA backends look for: nvidia-cuda-cupti, nvidia-cuda-sanitizer-api.
+_WHEELS = {
+    "PASTA_CUPTI_HINTS": "lib/python3*/site-packages/nvidia/*/lib/libcupti.so.1*",
+    "PASTA_SANITIZER_HINTS": "lib/python3*/site-packages/nvidia/*/**/libsanitizer-public.so",
+}
 
 _INJECTIONS = {
     "CUDA_INJECTION64_PATH": b"InitializeInjection",
@@ -49,9 +52,11 @@ def record_environment(
     variables["OPENCL_LAYERS"] = _prepend(library, environment.get("OPENCL_LAYERS"), ":")
     variables["PYTHONPATH"] = _prepend(str(site_directory()), environment.get("PYTHONPATH"), ":")
     _open_cuda(library, environment, target)
-    hints = [str(path) for prefix in python_prefixes(command) for path in sorted(prefix.glob(_CUPTI_WHEEL))]
-    if hints and "CUDA_INJECTION64_PATH" in variables:
-        variables["PASTA_CUPTI_HINTS"] = ":".join(dict.fromkeys(hints))
+    if "CUDA_INJECTION64_PATH" in variables:
+        for name, pattern in _WHEELS.items():
+            found = [str(path) for prefix in python_prefixes(command) for path in sorted(prefix.glob(pattern))]
+            if found:
+                variables[name] = ":".join(dict.fromkeys(found))
 
     icd, note = cpu_device_variables(command, environment, device == "cpu")
     variables.update(icd)
@@ -59,6 +64,9 @@ def record_environment(
         target.notes.append(note)
 
     variables.update(options.variables())
+    if options.memory is not None:
+        # A program from pyopencl's cache comes as a binary, which cannot be instrumented.
+        variables["PYOPENCL_NO_CACHE"] = "1"
     if registry is not None:
         variables["PASTA_RECORDING"] = uuid.uuid4().hex
         variables["PASTA_REGISTRY"] = str(registry)

@@ -38,8 +38,23 @@ TRACE_ALIASES: dict[str, tuple[str, ...]] = {
     "none": (),
 }
 
+#: What ``--memory`` measures on the device; which of these a device can do is in the documentation.
+MEMORY_REDUCERS: dict[str, str] = {
+    "objects": "per launch and memory object: loads, stores, atomics, bytes, pages touched",
+    "sites": "per instruction: executions, bytes, sectors moved and needed",
+    "lines": "64-byte lines touched (OpenCL)",
+    "blocks": "accesses per 2 MiB block (CUDA)",
+    "shared": "sites of shared (local) memory too",
+    "local": "sites of thread-local memory too (CUDA)",
+    "divergence": "active lanes per instruction (CUDA)",
+    "trace": "every access, for checks: slow and bounded (OpenCL)",
+}
+#: ``--memory`` without a list.
+MEMORY_DEFAULT = "objects,sites,lines,blocks"
+
 _SIZE = re.compile(r"\d+[KMGkmg]?")
 _RANKS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_SAMPLE = re.compile(r"[1-9]\d*(:[1-9]\d*)?")
 _RANGE_END = re.compile(r"none|stop|repeat(:\d+)?")
 
 
@@ -63,6 +78,9 @@ class RecordOptions:
     ranks: str | None = None
     rank_env: str | None = None
     torch_modules: bool = False
+    memory: str | None = None
+    sample: str | None = None
+    memory_buffer: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value; raises ``PastaError`` that names the option and what it takes."""
@@ -75,6 +93,13 @@ class RecordOptions:
         _check("--max-size", self.max_size, _SIZE, "a size such as 2G")
         _check("--ranks", self.ranks, _RANKS, "a list such as 0,3-5")
         _check("--capture-range-end", self.capture_range_end, _RANGE_END, "none, stop, repeat or repeat:N")
+        _check("--sample", self.sample, _SAMPLE, "N or N:K, the first N launches of each kernel and then every K-th")
+        _check("--memory-buffer", self.memory_buffer, _SIZE, "a size such as 256M")
+        for word in (self.memory or "").split(","):
+            if word not in ("", "all", *MEMORY_REDUCERS):
+                raise PastaError(f"--memory={word} is unknown", f"it takes {', '.join(MEMORY_REDUCERS)} or all")
+        if self.sample is not None and self.memory is None:
+            raise PastaError("--sample chooses the launches that --memory measures", "add --memory")
         if self.capture_range not in (None, "none", "range", "cudaProfilerApi"):
             raise PastaError(
                 f"--capture-range={self.capture_range} is unknown", "it takes none, range or cudaProfilerApi"
@@ -100,6 +125,9 @@ class RecordOptions:
             "PASTA_MAX_SIZE": self.max_size,
             "PASTA_RANKS": self.ranks,
             "PASTA_RANK_ENV": self.rank_env,
+            "PASTA_MEMORY": self.memory,
+            "PASTA_SAMPLE": self.sample,
+            "PASTA_MEMORY_BUFFER": self.memory_buffer,
             "PASTA_TORCH_MODULES": 1 if self.torch_modules else None,
         }
         for name, value in values.items():
