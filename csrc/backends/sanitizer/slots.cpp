@@ -6,6 +6,8 @@ namespace pasta::sanitizer {
 namespace {
 
 constexpr size_t kLeastSlot = 4096;
+// Threads that start together each allocate a slab: one must not take the whole bound from the others.
+constexpr size_t kLeastSlabs = 8;
 
 size_t whole_slots(size_t slab_bytes, size_t slot_bytes) {
   return slab_bytes / (slot_bytes + nvidia::kSlotHeaderBytes);
@@ -38,7 +40,7 @@ void SlotPool::give(Slot slot) { slot.slab->used[slot.index] = false; }
 
 size_t SlotPool::reserve(size_t bytes) {
   slot_bytes_ = std::max(slot_bytes_, slot_bytes(bytes));
-  size_t slab = std::max(kSlabBytes, slot_bytes_ + nvidia::kSlotHeaderBytes);
+  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), slot_bytes_ + nvidia::kSlotHeaderBytes);
   if (bytes_ + slab > max_bytes_) {
     slab = max_bytes_ > bytes_ ? max_bytes_ - bytes_ : 0;
     if (whole_slots(slab, slot_bytes_) == 0) return 0;

@@ -35,7 +35,7 @@ struct Slot {
 
 class SlotPool {
  public:
-  static constexpr size_t kSlabBytes = size_t{16} << 20;
+  static constexpr size_t kSlabBytes = size_t{16} << 20;  // or an eighth of the bound
 
   explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
 

@@ -1,0 +1,126 @@
+// A Compute Sanitizer library and a GPU in host memory, for the tests of what pasta does with them.
+//
+// Streams are queues that move only when somebody waits for them, as late as CUDA allows: what pasta forgets to put
+// into a launch's own stream is missing when the kernel runs.
+#pragma once
+
+#include <sanitizer.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/sanitizer/library.h"
+#include "device/nvidia/layout.h"
+
+namespace fake {
+
+using Stream = Sanitizer_StreamHandle;
+
+struct Gpu {
+  std::recursive_mutex mutex;
+  std::map<Stream, std::deque<std::function<void()>>> streams;
+  std::map<Sanitizer_LaunchHandle, void*> slots;  // as set for each launch
+  std::set<std::string> patches;                  // names of the patches that modules got
+  size_t allocated = 0;
+  bool faulted = false;                    // every call fails, as after an illegal address
+  std::function<void()> before_waiting;    // called at the start of each wait for a stream
+};
+inline Gpu g_gpu;
+
+inline void run(Stream stream) {
+  std::lock_guard lock(g_gpu.mutex);
+  auto& queue = g_gpu.streams[stream];
+  while (!queue.empty()) {
+    queue.front()();
+    queue.pop_front();
+  }
+}
+
+inline SanitizerResult result() { return g_gpu.faulted ? SANITIZER_ERROR_UNKNOWN : SANITIZER_SUCCESS; }
+
+inline SanitizerResult alloc(CUcontext, void** memory, size_t bytes) {
+  *memory = std::malloc(bytes);
+  std::memset(*memory, 0xa5, bytes);  // device memory comes as it is
+  g_gpu.allocated += bytes;
+  return result();
+}
+inline SanitizerResult release(CUcontext, void* memory) {
+  std::free(memory);
+  return result();
+}
+inline SanitizerResult to_device(void* to, void* from, size_t bytes, Stream stream) {
+  std::lock_guard lock(g_gpu.mutex);
+  std::vector<char> staged(static_cast<char*>(from), static_cast<char*>(from) + bytes);
+  g_gpu.streams[stream].push_back([=] { std::memcpy(to, staged.data(), bytes); });
+  return result();
+}
+inline SanitizerResult synchronize(Stream stream) {
+  if (g_gpu.before_waiting) g_gpu.before_waiting();
+  if (!g_gpu.faulted) run(stream);
+  return result();
+}
+inline SanitizerResult to_host(void* to, void* from, size_t bytes, Stream stream) {
+  if (g_gpu.faulted) return result();
+  run(stream);
+  std::memcpy(to, from, bytes);
+  return result();
+}
+inline SanitizerResult fill(void* at, int value, size_t bytes, Stream stream) {
+  std::lock_guard lock(g_gpu.mutex);
+  g_gpu.streams[stream].push_back([=] { std::memset(at, value, bytes); });
+  return result();
+}
+
+// Puts this library in the place of NVIDIA's, which must not have been found.
+inline void install() {
+  auto& library = const_cast<pasta::sanitizer::Library&>(pasta::sanitizer::library());
+  library.error.clear();
+  library.version = 13005;
+  library.version_known = true;
+  auto& call = library.call;
+  call.sanitizerAddPatches = [](const void*, CUcontext) { return result(); };
+  call.sanitizerAlloc = alloc;
+  call.sanitizerAllocHost = alloc;
+  call.sanitizerFree = release;
+  call.sanitizerFreeHost = release;
+  call.sanitizerEnableCallback = [](uint32_t, Sanitizer_SubscriberHandle, Sanitizer_CallbackDomain,
+                                    Sanitizer_CallbackId) { return result(); };
+  call.sanitizerEnableDomain = [](uint32_t, Sanitizer_SubscriberHandle, Sanitizer_CallbackDomain) {
+    return result();
+  };
+  call.sanitizerGetFunctionPcAndSize = [](CUmodule, const char*, uint64_t* pc, uint64_t* size) {
+    *pc = 0x1000, *size = 0x400;
+    return result();
+  };
+  call.sanitizerGetResultString = [](SanitizerResult, const char** text) {
+    *text = "the fake GPU faulted";
+    return SANITIZER_SUCCESS;
+  };
+  call.sanitizerGetStreamHandle = [](CUcontext, CUstream, Stream* stream) {
+    *stream = reinterpret_cast<Stream>(0xdef);
+    return SANITIZER_SUCCESS;
+  };
+  call.sanitizerMemcpyDeviceToHost = to_host;
+  call.sanitizerMemcpyHostToDeviceAsync = to_device;
+  call.sanitizerMemset = fill;
+  call.sanitizerPatchInstructions = [](Sanitizer_InstructionId, CUmodule, const char* name) {
+    g_gpu.patches.insert(name);
+    return result();
+  };
+  call.sanitizerPatchModule = [](CUmodule) { return result(); };
+  call.sanitizerSetLaunchCallbackData = [](Sanitizer_LaunchHandle launch, CUfunction, Stream, const void* slot) {
+    g_gpu.slots[launch] = const_cast<void*>(slot);
+    return SANITIZER_SUCCESS;
+  };
+  call.sanitizerStreamSynchronize = synchronize;
+  call.sanitizerSubscribe = [](Sanitizer_SubscriberHandle*, Sanitizer_CallbackFunc, void*) { return result(); };
+}
+
+}  // namespace fake
