@@ -92,7 +92,7 @@ def no_data(tool: str, tables: Sequence[str], filtered: str = "") -> Result:
     missing = " or ".join(tables)
     if filtered:
         return nothing(tool, f"{tool} found no {missing} rows in {filtered}", "widen the filters")
-    return nothing(tool, f"{tool} needs {missing}, which this trace does not have", needed(tables))
+    return nothing(tool, f"{tool} needs {missing}, which this trace does not have", _how_to_get(tables))
 
 
 def nothing(tool: str, text: str, remedy: str = "") -> Result:
@@ -100,10 +100,9 @@ def nothing(tool: str, text: str, remedy: str = "") -> Result:
     return Result(tool, findings=[Finding(NO_DATA, "info", text, remedy=remedy)])
 
 
-def needed(tables: Sequence[str]) -> str:
-    """Return how to record tables that a trace lacks."""
-    options = sorted({_RECORDED_BY[table] for table in tables if table in _RECORDED_BY})
-    return f"record again with {' '.join(options)}" if options else "record it again"
+def _how_to_get(tables: Sequence[str]) -> str:
+    options = list(dict.fromkeys(_RECORDED_BY[table] for table in tables if table in _RECORDED_BY))
+    return f"record with {' '.join(options)}" if options else "record it"
 
 
 _RECORDED_BY = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,11 +77,15 @@ class FilteredTrace:
         return self._trace.notes
 
     @cached_property
-    def present(self) -> frozenset[str]:
+    def present(self) -> Collection[str]:
         """Names of the tables that have rows left."""
-        if self.filters == Filters() and self._pid is None:
-            return frozenset(self._trace.present)
-        return frozenset(name for name in self._trace.present if not self.table(name).head(1).collect().is_empty())
+        unfiltered = self.filters == Filters() and self._pid is None
+        return self._trace.present if unfiltered else _Present(self)
+
+    @cached_property
+    def of_all_kernels(self) -> FilteredTrace:
+        """The same view with all kernels: what a device did does not depend on which of them one looks at."""
+        return FilteredTrace(self._trace, replace(self.filters, kernel=None), self._pid)
 
     @cached_property
     def windows(self) -> Intervals:
@@ -91,7 +95,7 @@ class FilteredTrace:
         if self.filters.range:
             work = [Intervals.of(self.table(name)) for name in DEVICE_TABLES]
             return Intervals.join([Intervals.of(self._ranges), *work]) & window
-        bounds = [self.table(name).select(*_bounds()) for name in _SPAN_TABLES if name in self._trace.present]
+        bounds = [self._of_process(name).select(*_bounds()) for name in _SPAN_TABLES if name in self._trace.present]
         hull = pl.concat(bounds).select(pl.min("low"), pl.max("high")).collect().row(0) if bounds else (None, None)
         return Intervals.single(*hull) & window if None not in hull else Intervals.union([], [])
 
@@ -181,6 +185,31 @@ def _no_range(wanted: str, known: pl.Series) -> PastaError:
     close = difflib.get_close_matches(wanted, known.to_list(), n=3)
     fix = f"did you mean {' or '.join(close)}?" if close else "`--tool ranges` lists the ranges of this trace"
     return PastaError(f"no range is called {wanted!r}", fix)
+
+
+class _Present(Set[str]):
+    """The tables of a view that have rows left. Filters can be costly, so only the tables asked for are read."""
+
+    def __init__(self, view: FilteredTrace) -> None:
+        self._view = view
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str) or name not in self._view._trace.present:
+            return False
+        if name not in self._known:
+            self._known[name] = not self._view.table(name).head(1).collect().is_empty()
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in sorted(self._view._trace.present) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @classmethod
+    def _from_iterable(cls, names: Iterable[str]) -> Set[str]:  # type: ignore[override]
+        return frozenset(names)
 
 
 def _check(filters: Filters) -> None:

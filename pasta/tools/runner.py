@@ -42,7 +42,7 @@ def run(
     kind = registry.find(tool) if isinstance(tool, str) else tool
     options = kind.Options() if options is None else options
     view = FilteredTrace(trace, filters)
-    missing = sorted(set(kind.needs) - view.present)
+    missing = sorted(name for name in kind.needs if name not in view.present)
     filtered = view.filters.describe()
     if missing:
         result = describe.no_data(kind.name, missing, filtered)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from pasta.tools.analysis.intervals import Intervals
+from pasta.tools.analysis.intervals import Intervals, Times
 from pasta.tools.base import TraceView
 from pasta.tools.filters import DEVICE_TABLES, FilteredTrace
 
@@ -50,8 +50,10 @@ def windows(trace: TraceView) -> Intervals:
 def devices(trace: TraceView) -> list[Device]:
     """Return the devices that worked, by label: the device's number, after its rank or process when there are several.
 
-    Processes that share a device (equal uuid on one host) share its row; its label is then that of the first.
+    Processes that share a device (equal uuid on one host) share its row; its label is then that of the first. A filter
+    of kernels does not make a device idle.
     """
+    trace = trace.of_all_kernels if isinstance(trace, FilteredTrace) else trace
     labels = device_labels(trace, DEVICE_TABLES)
     times = {name: _times(trace, name, labels) for name in DEVICE_TABLES}
     known = labels.partition_by("label", as_dict=True, maintain_order=True)
@@ -135,3 +137,27 @@ def split_idle(idle: Intervals, host: Host) -> list[Intervals]:
         parts.append(idle & busy)
         idle = idle - busy
     return [*parts, idle]
+
+
+def during(trace: TraceView, table: str, device: Device, idle: Intervals) -> pl.DataFrame:
+    """Return how much of ``idle`` the events of ``table`` (api or sync) of the device's processes covered, by name.
+
+    Columns: ``name``, ``idle_ns``, ``events``. Calls nest and threads run side by side, so rows may overlap.
+    """
+    name = pl.col("kind" if table == "sync" else "name").alias("name")
+    own = trace.table(table).filter(pl.col("pid").is_in(list(device.pids)))
+    events = own.select(name, "start_ns", "end_ns").drop_nulls().collect()
+    return by_name(events["name"], idle.covered(events["start_ns"].to_numpy(), events["end_ns"].to_numpy()))
+
+
+def by_name(names: pl.Series, covered: Times) -> pl.DataFrame:
+    """Add up what events covered, most first: ``name``, ``idle_ns``, ``events``."""
+    return (
+        pl.DataFrame({"name": names, "idle_ns": covered})
+        .lazy()
+        .filter(pl.col("idle_ns") > 0)
+        .group_by("name")
+        .agg(pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("events"))
+        .sort("idle_ns", "name", descending=[True, False])
+        .collect()
+    )

@@ -193,8 +193,8 @@ def _from_kernels(trace: TraceView) -> Steps | None:
             continue
         first, last = repeats
         starts = process["start_ns"].to_numpy()
-        frame = pl.DataFrame({"start_ns": starts[first], "end_ns": starts[last]}).with_columns(pid=process["pid"][0])
-        found.append(frame.filter(pl.col("end_ns") > pl.col("start_ns")))
+        frame = pl.DataFrame({"start_ns": starts[first], "end_ns": starts[last]})
+        found.append(frame.with_columns(pid=process["pid"][0]))
         lengths.add(int(last[0] - first[0]))
     if not found:
         return None
@@ -245,7 +245,8 @@ def _prefix_hashes(names: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.uint6
 
 def _steps(frame: pl.DataFrame, how: str, on_host: bool = True) -> Steps | None:
     """Order steps and set the warm-up of each process apart; None when too few are left."""
-    ordered = frame.select(pl.col("pid").cast(pl.Int32), "start_ns", "end_ns").sort("pid", "start_ns")
+    real = frame.filter(pl.col("end_ns") > pl.col("start_ns"))
+    ordered = real.select(pl.col("pid").cast(pl.Int32), "start_ns", "end_ns").sort("pid", "start_ns")
     kept, warm_up = [ordered.clear()], [ordered.clear()]
     for process in ordered.partition_by("pid", maintain_order=True):
         leading = _warm_up((process["end_ns"] - process["start_ns"]).to_numpy())

@@ -51,7 +51,7 @@ class Api(Tool):
         )
         columns = [ResultColumn("function", key=True), ResultColumn("api", key=True), *callstats.COLUMNS]
         columns.insert(4, ResultColumn("share", "%", "of call time", merge="sum", bar=True))
-        columns.append(ResultColumn("failed", "count", "not success", merge="sum"))
+        columns.append(ResultColumn("failed", "count", "result not 0", merge="sum"))
         samples = callstats.samples(histograms, _KEYS)
         table = ResultTable("api", rows, tuple(columns), title="API calls", top=30, samples=samples)
         return Result(self.name, [table])

@@ -10,7 +10,7 @@ import polars as pl
 
 from pasta.tools.analysis import activity, callstats
 from pasta.tools.analysis.intervals import Intervals
-from pasta.tools.analysis.optree import op_tree
+from pasta.tools.analysis.optree import OpTree, op_tree
 from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.filters import DEVICE_TABLES
 
@@ -91,7 +91,8 @@ def _by_state(trace: TraceView, devices: Sequence[activity.Device], idle: dict[s
 
 
 def _by_name(trace: TraceView, devices: Sequence[activity.Device], idle: dict[str, Intervals]) -> ResultTable:
-    parts = [part for device in devices for part in _overlaps(trace, device, idle[device.label])]
+    tree = op_tree(trace) if "op" in trace.present else None
+    parts = [part for device in devices for part in _overlaps(trace, device, idle[device.label], tree)]
     schema = {"what": pl.String, "name": pl.String, "idle_ns": pl.Int64, "events": pl.Int64}
     frame = (
         pl.concat([pl.DataFrame(schema=schema), *parts])
@@ -110,31 +111,19 @@ def _by_name(trace: TraceView, devices: Sequence[activity.Device], idle: dict[st
     return ResultTable("during", frame, columns, title="Calls and operators during idle time", top=15, note=note)
 
 
-def _overlaps(trace: TraceView, device: activity.Device, idle: Intervals) -> list[pl.DataFrame]:
+def _overlaps(trace: TraceView, device: activity.Device, idle: Intervals, tree: OpTree | None) -> list[pl.DataFrame]:
     """Return for one device how much of its idle time fell into each function, wait and operator."""
-    own = pl.col("pid").is_in(list(device.pids))
-    found = []
-    for table, what in (("sync", "wait"), ("api", "call")):
-        if table in trace.present:
-            name = pl.col("kind" if table == "sync" else "name").alias("name")
-            events = trace.table(table).filter(own).select(name, "start_ns", "end_ns").drop_nulls().collect()
-            times = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
-            found.append((what, events["name"], idle.covered(*times)))
-    if "op" in trace.present:
-        tree = op_tree(trace)
-        covered = idle.covered(tree.frame["start_ns"].to_numpy(), tree.frame["end_ns"].to_numpy())
-        covered = np.where(tree.frame.select(own)["pid"].to_numpy(), tree.less_children(covered), 0)
-        found.append(("operator", tree.frame["name"].cast(pl.String), covered))
-    return [
-        pl.DataFrame({"name": names, "idle_ns": covered})
-        .lazy()
-        .filter(pl.col("idle_ns") > 0)
-        .group_by("name")
-        .agg(pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("events"))
-        .select(pl.lit(what).alias("what"), "name", "idle_ns", "events")
-        .collect()
-        for what, names, covered in found
+    found = [
+        activity.during(trace, table, device, idle).with_columns(what=pl.lit(what))
+        for table, what in (("sync", "wait"), ("api", "call"))
+        if table in trace.present
     ]
+    if tree is not None:
+        covered = tree.less_children(idle.covered(tree.frame["start_ns"].to_numpy(), tree.frame["end_ns"].to_numpy()))
+        own = tree.frame["pid"].is_in(list(device.pids)).fill_null(False)
+        operators = activity.by_name(tree.frame["name"].cast(pl.String), np.where(own.to_numpy(), covered, 0))
+        found.append(operators.with_columns(what=pl.lit("operator")))
+    return [frame.select("what", "name", "idle_ns", "events") for frame in found]
 
 
 def _longest(

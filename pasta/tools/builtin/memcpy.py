@@ -16,7 +16,7 @@ class Memcpy(Tool):
     summary = "count, bytes, time and throughput of copies and fills"
 
     def run(self, trace: TraceView, options: ToolOptions) -> Result:
-        if not {"memcpy", "memset"} & set(trace.present):
+        if "memcpy" not in trace.present and "memset" not in trace.present:
             return no_data(self.name, ["memcpy"])
         moves = pl.concat([_copies(trace), _fills(trace)])
         sizes = moves.group_by(_KEYS).agg(

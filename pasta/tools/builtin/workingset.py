@@ -7,7 +7,7 @@ import polars as pl
 
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.accesses import LAUNCH
-from pasta.tools.analysis.lifetimes import Level, level
+from pasta.tools.analysis.lifetimes import Level, level, object_lifetimes
 from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.describe import no_data
 
@@ -44,7 +44,7 @@ class WorkingSet(Tool):
 def device_footprint(trace: TraceView) -> Level:
     """Return how much device memory lived over time."""
     whole = pl.col("parent_object_id").is_null()
-    return level(accesses.objects(trace).filter(whole, accesses.on_device()).rename({"size": "bytes"}).collect())
+    return level(object_lifetimes(trace.table("alloc")).filter(whole, accesses.on_device()).collect())
 
 
 def working_sets(rows: pl.DataFrame) -> pl.DataFrame:

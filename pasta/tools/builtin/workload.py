@@ -37,7 +37,7 @@ class Workload(Tool):
         top: int = option(5, "how many kernels and operators to show")
 
     def run(self, trace: TraceView, options: Options) -> Result:
-        if not set(trace.present) & {*DEVICE_TABLES, "op", "api"}:
+        if not any(name in trace.present for name in (*DEVICE_TABLES, "op", "api")):
             return no_data(self.name, ["kernel", "op"])
         tree = op_tree(trace) if "op" in trace.present else None
         steps = find_steps(trace, tree)

@@ -82,7 +82,8 @@ def _idle(e: Evidence) -> list[Finding]:
     text = f"the device is idle for {duration(idle / e.count)}{e.each}"
     if times[cause] < idle:
         text += f", {100 * times[cause] / idle:.0f} % of it"
-    text += f" while the host {_HOST_DOES[cause]}"
+    call = _longest_call(e) if cause == _CALLING else None
+    text += f" while the host {_HOST_DOES[cause]}{f', most of all {call}' if call else ''}"
     if launches:
         text += f"; {plural(launches / e.count, 'launch')}{e.each}, {duration(idle / launches)} of idle time for each"
     return [
@@ -101,15 +102,25 @@ def _idle(e: Evidence) -> list[Finding]:
     ]
 
 
+def _longest_call(e: Evidence) -> str | None:
+    """Return the function that took most of the idle time in calls."""
+    calls = [activity.during(e.trace, "api", split.device, split.idle) for split in e.splits]
+    sums = (
+        pl.concat(calls).group_by("name").agg(pl.col("idle_ns").sum()).sort("idle_ns", "name", descending=[True, False])
+    )
+    return str(sums["name"][0]) if sums.height else None
+
+
+_CALLING = "idle, host in device API calls"
 _HOST_DOES = {
     "idle, host waiting for the device": "waits for it",
-    "idle, host in device API calls": "is in calls of the device API",
+    _CALLING: "is in calls of the device API",
     "idle, host in operators": "is in operators",
     "idle, host elsewhere": "does something that was not recorded",
 }
 _IDLE_REMEDIES = {
     "idle, host waiting for the device": "wait less often: launch the next work before reading results back",
-    "idle, host in device API calls": "give the device more work a call: larger batches, fused kernels, or graphs",
+    _CALLING: "make fewer calls: reuse memory instead of allocating it, fuse kernels, enlarge batches, use graphs",
     "idle, host in operators": "the host is slower than the device: larger batches, compiled or captured graphs",
     "idle, host elsewhere": "look at what the program does between launches (input, Python): `--tool gaps`, ranges",
 }
@@ -187,7 +198,7 @@ def _pageable_copies(e: Evidence) -> list[Finding]:
             f"at {moved / cost:.1f} GB/s",
             cost_ns=cost,
             share=share,
-            remedy="pin the host memory (pin_memory, cudaMallocHost, CL_MEM_ALLOC_HOST_PTR) and copy asynchronously",
+            remedy="pin (page-lock) the host memory, and copy asynchronously",
             evidence={"copies": copies.height, "bytes": moved, "time_ns": cost},
         )
     ]
@@ -267,7 +278,7 @@ def _failed_calls(e: Evidence) -> list[Finding]:
 def _other_tools(e: Evidence) -> list[Finding]:
     """What the tools for accesses and unified memory find on their own."""
     tools: tuple[type[Tool], ...] = (Coalescing, Divergence, Underused, Uvm)
-    useful = [tool for tool in tools if tool.needs <= set(e.trace.present)]
+    useful = [tool for tool in tools if all(name in e.trace.present for name in tool.needs)]
     found = [finding for tool in useful for finding in tool().run(e.trace, tool.Options()).findings]
     return [finding for finding in found if finding.id != NO_DATA]
 

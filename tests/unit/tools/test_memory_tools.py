@@ -149,7 +149,7 @@ def test_without_accesses_only_the_footprint_is_known() -> None:
 
         Findings
           · info   workingset needs access_object, which this trace does not have
-                   record again with --memory
+                   record with --memory
     """)
 
 

@@ -186,7 +186,7 @@ def test_the_runner_adds_what_ran_what_was_filtered_and_what_was_lost() -> None:
 def test_a_trace_without_the_tables_says_how_to_get_them() -> None:
     (finding,) = run("ops", trace_of(kernel=KERNELS)).findings
     assert finding.text == "ops needs op, which this trace does not have"
-    assert finding.remedy == "record again with -t op"
+    assert finding.remedy == "record with -t op"
 
 
 def test_filters_that_leave_nothing_say_so() -> None:

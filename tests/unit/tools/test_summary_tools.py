@@ -19,9 +19,9 @@ def test_api_counts_calls_and_failures() -> None:
     fields = ("function", "calls", "total_ns", "share", "mean_ns", "failed")
     assert shown(result_of("api", trace_of(api=calls)), *fields) == table("""
         API calls
-          function  calls  total µs  of call time %                 mean µs  not success
-          malloc        2     40.00            80.0  ████████████▊    20.00            1
-          launch        1     10.00            20.0  ███▎             10.00            -
+          function  calls  total µs  of call time %                 mean µs  result not 0
+          malloc        2     40.00            80.0  ████████████▊    20.00             1
+          launch        1     10.00            20.0  ███▎             10.00             -
     """)
 
 
