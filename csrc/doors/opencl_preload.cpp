@@ -66,25 +66,28 @@ GetPlatforms real_function(const char* name, void* caller) {
   return reinterpret_cast<GetPlatforms>(function);
 }
 
-// Drivers have this function, loaders do not.
-bool is_driver(void* function) {
-  Dl_info info;
-  return dladdr(function, &info) != 0 && info.dli_fname != nullptr &&
-         look_up(info.dli_fname, "clIcdGetPlatformIDsKHR") != nullptr;
+// True when `get_platforms` is the driver's own, not a loader's: it lies beside the functions of the platform, to
+// which cl_khr_icd gives a table whose second entry is clGetPlatformInfo.
+bool is_driver(GetPlatforms get_platforms, cl_platform_id platform) {
+  void* const platform_info = (*reinterpret_cast<void***>(platform))[1];
+  return same_library(reinterpret_cast<void*>(get_platforms), platform_info);
 }
 
 // The loader has opened its layers by now, if it has any.
 void patch_platforms(GetPlatforms get_platforms) {
   if (pasta::opencl::layer_is_open()) return;
-  if (is_driver(reinterpret_cast<void*>(get_platforms))) {
-    pasta::report_loss("opencl", "", pasta::kNullI64, "the program calls an OpenCL driver without a loader",
-                       "link the program with libOpenCL");
-  }
   cl_uint count = 0;
   if (get_platforms(0, nullptr, &count) != CL_SUCCESS || count == 0) return;
   std::vector<cl_platform_id> platforms(count);
   if (get_platforms(count, platforms.data(), nullptr) != CL_SUCCESS) return;
-  for (cl_platform_id platform : platforms) pasta::opencl::patch_platform(platform);
+  for (cl_platform_id platform : platforms) {
+    if (!is_driver(get_platforms, platform)) {
+      pasta::opencl::patch_platform(platform);
+    } else if (pasta::ensure_session()) {
+      pasta::report_loss("opencl", "", pasta::kNullI64, "the program calls an OpenCL driver without a loader",
+                         "link the program with libOpenCL");
+    }
+  }
 }
 
 }  // namespace

@@ -14,10 +14,10 @@ namespace pasta::opencl {
 class DeviceClock {
  public:
   // True when a command whose enqueue call began and returned at these times is worth a reading: nothing is known,
-  // its window is much narrower than the last one, or so much time has passed that the clocks may have drifted (by
-  // 50 ns, at 50 parts in a million).
+  // its window is narrower than the last one, or so much time has passed that the clocks may have drifted (by 50 ns,
+  // at 50 parts in a million). So a command is placed wrong by less than its own call took, and by the drift.
   bool wants(int64_t before_ns, int64_t after_ns) const {
-    return !known_ || 2 * (after_ns - before_ns) < error_ns_ || before_ns - last_ns_ >= kIntervalNs ||
+    return !known_ || after_ns - before_ns < error_ns_ || before_ns - last_ns_ >= kIntervalNs ||
            before_ns < last_ns_;
   }
 

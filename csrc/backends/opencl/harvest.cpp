@@ -8,6 +8,7 @@
 
 #include "backends/opencl/dispatch.h"
 #include "backends/opencl/objects.h"
+#include "backends/opencl/query.h"
 #include "session/session.h"
 
 namespace pasta::opencl {
@@ -26,25 +27,28 @@ bool read_time(const Dispatch& cl, cl_event event, cl_profiling_info which, cl_u
   return cl.clGetEventProfilingInfo(event, which, sizeof(value), &value, nullptr) == CL_SUCCESS;
 }
 
+bool read_times(const Dispatch& cl, cl_event event, Observation& seen) {
+  // END first: while a command runs, that is the only question. A command that never started has START 0.
+  return read_time(cl, event, CL_PROFILING_COMMAND_END, seen.end) &&
+         read_time(cl, event, CL_PROFILING_COMMAND_START, seen.start) &&
+         read_time(cl, event, CL_PROFILING_COMMAND_SUBMIT, seen.submitted) && seen.start != 0 &&
+         seen.start <= seen.end;
+}
+
 // What the runtime tells about a command now. `queued_too`: for the clock.
 Observation observe(cl_event event, bool queued_too) {
   const Dispatch& cl = next(event);
   Observation seen{};
-  // END first: a command that has not ended has none, so that the usual case needs no question for its status.
-  const bool timed = read_time(cl, event, CL_PROFILING_COMMAND_END, seen.end) && seen.end != 0 &&
-                     read_time(cl, event, CL_PROFILING_COMMAND_START, seen.start) &&
-                     read_time(cl, event, CL_PROFILING_COMMAND_SUBMIT, seen.submitted);
-  if (timed) {
-    const bool placed = !queued_too || (read_time(cl, event, CL_PROFILING_COMMAND_QUEUED, seen.queued) && seen.queued != 0);
-    seen.outcome = placed && seen.start <= seen.end ? Outcome::timed : Outcome::untimed;
-    return seen;
+  bool timed = read_times(cl, event, seen);
+  if (!timed) {
+    const auto status = query<cl_int>(cl.clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_COMPLETE);
+    seen.status = status;
+    seen.outcome = status > CL_COMPLETE ? Outcome::running : Outcome::failed;
+    if (status != CL_COMPLETE) return seen;
+    timed = read_times(cl, event, seen);  // it may have ended between the two questions
   }
-  cl_int status = CL_COMPLETE;
-  if (cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, nullptr) != CL_SUCCESS) {
-    status = CL_COMPLETE;
-  }
-  seen.status = status;
-  seen.outcome = status > CL_COMPLETE ? Outcome::running : status < 0 ? Outcome::failed : Outcome::untimed;
+  if (timed && queued_too) timed = read_time(cl, event, CL_PROFILING_COMMAND_QUEUED, seen.queued) && seen.queued != 0;
+  seen.outcome = timed ? Outcome::timed : Outcome::untimed;
   return seen;
 }
 

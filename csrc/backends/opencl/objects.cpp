@@ -65,14 +65,17 @@ std::shared_ptr<Queue> make_queue(cl_command_queue handle, bool hides_profiling,
   return queue;
 }
 
-// The function that `kernel` is an instance of, with the sizes that the driver tells when it is not yet
-// configured. A program's device must be unique for that; otherwise they stay null.
-std::shared_ptr<const KernelFunction> make_function(cl_kernel kernel, std::string name) {
+// The function that `kernel`, which has no arguments set yet, is an instance of. Its sizes are those of the
+// program's first device.
+std::shared_ptr<const KernelFunction> make_function(cl_program program, cl_kernel kernel, std::string name) {
   auto function = std::make_shared<KernelFunction>();
   function->name_id = intern(name);
   function->name = std::move(name);
-  const auto read = [kernel](cl_kernel_work_group_info which, size_t bytes, void* value) {
-    return next(kernel).clGetKernelWorkGroupInfo(kernel, nullptr, which, bytes, value, nullptr) == CL_SUCCESS;
+  const std::vector<cl_device_id> devices =
+      query_list<cl_device_id>(next(program).clGetProgramInfo, program, CL_PROGRAM_DEVICES);
+  if (devices.empty()) return function;
+  const auto read = [&](cl_kernel_work_group_info which, size_t bytes, void* value) {
+    return next(kernel).clGetKernelWorkGroupInfo(kernel, devices[0], which, bytes, value, nullptr) == CL_SUCCESS;
   };
   cl_ulong bytes = 0;
   if (read(CL_KERNEL_LOCAL_MEM_SIZE, sizeof(bytes), &bytes) && bytes <= INT32_MAX) {
@@ -186,7 +189,7 @@ void add_kernel(cl_kernel handle) {
     if (found != program->functions.end()) function = found->second;
   }
   if (function == nullptr) {
-    function = make_function(handle, name);
+    function = make_function(program_handle, handle, name);
     std::lock_guard lock(program->mutex);
     program->functions.insert_or_assign(std::move(name), function);
   }
