@@ -108,7 +108,8 @@ def _counts(trace: Trace) -> ResultTable:
 
 def _absent(trace: Trace) -> Iterator[tuple[str, str]]:
     """Yield the tables that have no rows, and why as far as the trace tells."""
-    asked = _mapping(trace.manifest.get("options")).get("trace")
+    options = _mapping(trace.manifest.get("options"))
+    asked = options.get("trace")
     lost = dict(trace.table("loss").select("table", "cause").unique("table", keep="first").collect().iter_rows())
     for name in TABLES:
         if name in trace.present or name == "loss":
@@ -119,7 +120,7 @@ def _absent(trace: Trace) -> Iterator[tuple[str, str]]:
             yield name, "the imported files have none"
         elif name in _GROUP and not _was_asked(_GROUP[name], asked):
             yield name, f"not asked for: recorded with --trace={asked}"
-        elif name in _DEVICE_SIDE:
+        elif name in _DEVICE_SIDE and not options.get("memory"):
             yield name, "needs pasta record --memory"
         else:
             yield name, "the program did nothing of this kind that a backend could see"

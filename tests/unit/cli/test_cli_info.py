@@ -59,6 +59,11 @@ def test_why_a_table_is_empty(tmp_path: Path) -> None:
     assert "loss" not in why
 
 
+def test_memory_that_was_asked_for_and_not_seen_is_no_missing_option(tmp_path: Path) -> None:
+    why = reasons(info(tmp_path / "t.pasta", {"options": {"memory": "objects"}}, kernel=KERNELS))
+    assert why["access_object"] == "the program did nothing of this kind that a backend could see"
+
+
 def test_an_import_cannot_tell_more_than_its_files(tmp_path: Path) -> None:
     manifest = {"import": {"label": "Nsight Systems", "skipped": {"a broken row": 3}, "unplaced": {"GPU metrics": 7}}}
     told = info(tmp_path / "t.pasta", manifest, kernel=KERNELS)
