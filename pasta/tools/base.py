@@ -12,21 +12,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import polars as pl
 
-from pasta.tools.result import Finding, Result, ResultColumn, ResultTable, Samples
-
-__all__ = [
-    "Finding",
-    "OptionSpec",
-    "Result",
-    "ResultColumn",
-    "ResultTable",
-    "Samples",
-    "Tool",
-    "ToolOptions",
-    "TraceView",
-    "option",
-    "option_specs",
-]
+from pasta.tools.result import Result
 
 
 @runtime_checkable

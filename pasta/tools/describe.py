@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from pasta.tools.base import Finding, Result, TraceView
+from pasta.tools.base import TraceView
+from pasta.tools.result import Finding, Result
 
 _LOSS_COLUMNS = ("start_ns", "end_ns", "source", "table", "records", "cause", "remedy")
 #: The finding of a tool that had nothing to look at.

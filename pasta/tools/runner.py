@@ -16,8 +16,9 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.tools import describe, registry
-from pasta.tools.base import Result, Tool, TraceView
+from pasta.tools.base import Tool, TraceView
 from pasta.tools.filters import FilteredTrace, Filters
+from pasta.tools.result import Result
 
 ENGINES = ("threads", "dask")
 

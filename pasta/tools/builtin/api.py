@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import callstats
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 
 _KEYS = ("function", "api")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.sites import KEYS, place, site_accesses
-from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 
 #: A site is worth a finding when it causes this share of all excess sectors and moves this often what it needs.
 _LEAST_SHARE = 0.05

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.sites import KEYS, place, site_accesses
-from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.describe import nothing
 
 #: A line is worth a finding when less than half of its lanes are active in this share of all executions.

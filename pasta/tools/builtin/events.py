@@ -8,7 +8,7 @@ import polars as pl
 
 from pasta.errors import PastaError
 from pasta.schema import TABLES
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.describe import no_data
 
 #: How each table names its events; tables that describe things rather than events are not listed.

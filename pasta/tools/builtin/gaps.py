@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.analysis import activity, callstats
 from pasta.tools.analysis.intervals import Intervals
 from pasta.tools.analysis.optree import OpTree, op_tree
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.filters import DEVICE_TABLES
 
 _STATES = ("waiting for the device", "in a device API call", "in an operator", "nothing recorded")

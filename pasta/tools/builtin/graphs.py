@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import callstats
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.describe import nothing
 from pasta.tools.filters import DEVICE_TABLES
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.accesses import LAUNCH, OBJECT
 from pasta.tools.analysis.callstats import shares
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.describe import no_data
 
 #: Memory used in at least this share of the windows is worth pinning; less is worth fetching and evicting.

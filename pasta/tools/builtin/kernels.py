@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.analysis import callstats
 from pasta.tools.analysis.kernel_names import base_names
 from pasta.tools.analysis.launches import add_op, innermost_range, launched
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 
 _GRID = ("grid_x", "grid_y", "grid_z")
 _BLOCK = ("block_x", "block_y", "block_z")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.analysis.activity import device_labels
 from pasta.tools.analysis.launches import add_op
 from pasta.tools.analysis.lifetimes import Level, alive_at, level, object_lifetimes, tensor_lifetimes
-from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.describe import no_data
 from pasta.tools.units import grouped, size
 
@@ -25,6 +25,14 @@ _SUMMARY: dict[str, pl.DataType] = {
     "objects": pl.Int64(),
     "kept": pl.Int64(),
     "kept_bytes": pl.Int64(),
+    "over_time": pl.List(pl.Int64),
+}
+_SEEN: dict[str, pl.DataType] = {
+    "device_type": pl.String(),
+    "device_index": pl.Int32(),
+    "seen_bytes": pl.Int64(),
+    "tensors": pl.Int64(),
+    "kept": pl.Int64(),
     "over_time": pl.List(pl.Int64),
 }
 
@@ -189,7 +197,7 @@ def _by_allocator(trace: TraceView, tensors: pl.DataFrame) -> ResultTable:
             }
             for key, part in tensors.partition_by(keys, as_dict=True).items()
         ],
-        schema_overrides={"device_type": pl.String, "device_index": pl.Int32, "over_time": pl.List(pl.Int64)},
+        schema=_SEEN,
     )
     frame = said.join(seen, on=keys, how="full", nulls_equal=True, coalesce=True).sort(keys)
     columns = (

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.analysis import callstats
 from pasta.tools.analysis.intervals import Times
 from pasta.tools.analysis.optree import OpTree, op_tree
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.filters import DEVICE_TABLES
 
 _KEYS = {"op": ("op", "phase"), "module": ("module",), "phase": ("phase",)}

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import callstats
 from pasta.tools.analysis.intervals import Times
 from pasta.tools.analysis.launches import launched
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.filters import DEVICE_TABLES
 
 _KEYS = ("range", "domain")

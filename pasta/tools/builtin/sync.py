@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import activity, callstats
 from pasta.tools.analysis.launches import add_call, add_op
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 
 _KEYS = ("kind", "function", "op")
 

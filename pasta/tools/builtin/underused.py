@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.accesses import LAUNCH, OBJECT
 from pasta.tools.analysis.launches import add_op
-from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView, option
 from pasta.tools.units import grouped, size
 
 #: Less untouched memory than this is not worth a finding.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import callstats
-from pasta.tools.base import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.units import grouped, size
 
 _KEYS = ("kind", "cause")

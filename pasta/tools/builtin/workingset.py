@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.accesses import LAUNCH
 from pasta.tools.analysis.lifetimes import Level, level, object_lifetimes
-from pasta.tools.base import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.describe import no_data
 
 #: How exactly memory is said to be touched. `objects` counts an object whole when one byte of it is touched.

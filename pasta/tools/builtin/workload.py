@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pasta.tools import describe
+from pasta.tools import Result, ResultColumn, ResultTable, Samples, Tool, ToolOptions, TraceView, describe, option
 from pasta.tools.analysis import accesses, timesplit
 from pasta.tools.analysis.accesses import LAUNCH
 from pasta.tools.analysis.callstats import shares
@@ -18,7 +18,6 @@ from pasta.tools.analysis.lifetimes import level
 from pasta.tools.analysis.optree import OpTree, op_tree
 from pasta.tools.analysis.steps import Steps, find_steps
 from pasta.tools.analysis.timesplit import DeviceSplit
-from pasta.tools.base import Result, ResultColumn, ResultTable, Samples, Tool, ToolOptions, TraceView, option
 from pasta.tools.builtin import workload_findings
 from pasta.tools.builtin.memory import memory_objects
 from pasta.tools.builtin.ops import OwnTimes, own_times, totals

@@ -8,12 +8,11 @@ from functools import cached_property
 
 import polars as pl
 
-from pasta.tools import describe
+from pasta.tools import Finding, Tool, TraceView, describe
 from pasta.tools.analysis import activity, timesplit
 from pasta.tools.analysis.launches import add_call, add_op
 from pasta.tools.analysis.steps import Steps
 from pasta.tools.analysis.timesplit import PARTS, DeviceSplit
-from pasta.tools.base import Finding, Tool, TraceView
 from pasta.tools.builtin import memory
 from pasta.tools.builtin.coalescing import Coalescing
 from pasta.tools.builtin.divergence import Divergence
