@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -100,14 +99,16 @@ class Report:
     #: Resolution of the source's times in ns, where it is coarser than 1.
     resolution_ns: int = 1
 
-    def loss(self, table: str, records: int | None, cause: str, remedy: str = "", start_ns: int | None = None) -> None:
-        """Add a row to the ``loss`` table: ``records`` rows of ``table`` are missing (None: unknown how many)."""
+    def loss(
+        self, table: str | None, records: int | None, cause: str, remedy: str = "", start_ns: int | None = None
+    ) -> None:
+        """Add a row to the ``loss`` table: ``records`` rows of ``table`` are missing (None: any, unknown how many)."""
         self.losses.append({"start_ns": start_ns, "table": table, "records": records, "cause": cause, "remedy": remedy})
 
     def incomplete(self, source: Source, why: str) -> None:
         """Say that a file ended early and that what was whole before was kept."""
         self.notes.append(f"{source.path.name} is incomplete: {why}; what was whole before is here")
-        self.loss("", None, f"{source.path.name}: {why}", "copy the file again, or profile again")
+        self.loss(None, None, f"{source.path.name}: {why}", "copy the file again, or profile again")
 
 
 class Sink:
@@ -163,37 +164,29 @@ class Sink:
 
 
 class Rows:
-    """A buffer of tuples that becomes a frame every ``BATCH_ROWS`` rows. ``add`` is the hot path of every importer.
-
-    ``pending`` is open to loops that append to it themselves and call ``flush_full`` now and then.
-    """
+    """A buffer of tuples that becomes a frame every ``BATCH_ROWS`` rows."""
 
     def __init__(
         self, schema: Schema, give: Callable[[pl.DataFrame], None], misfit: Callable[[str, int], None]
     ) -> None:
-        self.pending: list[tuple[Any, ...]] = []
+        self._pending: list[tuple[Any, ...]] = []
         self._schema = schema
         self._give = give
         self._misfit = misfit
 
     def add(self, *values: Any) -> None:
         """Add one row: one value for each column of the buffer, None for unknown."""
-        self.pending.append(values)
-        if len(self.pending) >= BATCH_ROWS:
-            self.flush()
-
-    def flush_full(self) -> None:
-        """Pass the rows on when there are enough of them."""
-        if len(self.pending) >= BATCH_ROWS:
+        self._pending.append(values)
+        if len(self._pending) >= BATCH_ROWS:
             self.flush()
 
     def flush(self) -> None:
         """Pass the rows on."""
-        if not self.pending:
+        if not self._pending:
             return
-        columns = zip(*self.pending, strict=True)
+        columns = zip(*self._pending, strict=True)
         series = [self._series(name, values) for name, values in zip(self._schema, columns, strict=True)]
-        self.pending.clear()
+        self._pending.clear()
         self._give(pl.DataFrame(series))
 
     def _series(self, name: str, values: tuple[Any, ...]) -> pl.Series:
@@ -224,8 +217,3 @@ def nothing_to_import(sources: Sequence[Source], why: str, fix: str) -> PastaErr
     """Return the error for a file that is well formed and holds no event that pasta has a table for."""
     names = ", ".join(source.path.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
     return PastaError(f"nothing to import from {names}: {why}", fix)
-
-
-def total(*counters: Counter[str]) -> int:
-    """Return the sum of all counts."""
-    return sum(chain.from_iterable(counter.values() for counter in counters))
