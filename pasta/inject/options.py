@@ -96,7 +96,7 @@ class RecordOptions:
         _check("--sample", self.sample, _SAMPLE, "N or N:K, the first N launches of each kernel and then every K-th")
         _check("--memory-buffer", self.memory_buffer, _SIZE, "a size such as 256M")
         for word in (self.memory or "").split(","):
-            if word not in ("", "all", *MEMORY_REDUCERS):
+            if word not in ("", "all", "floor", *MEMORY_REDUCERS):  # floor: patches that do nothing, for benchmarks
                 raise PastaError(f"--memory={word} is unknown", f"it takes {', '.join(MEMORY_REDUCERS)} or all")
         if self.sample is not None and self.memory is None:
             raise PastaError("--sample chooses the launches that --memory measures", "add --memory")
