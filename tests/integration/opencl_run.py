@@ -16,9 +16,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from recorded import Trace, environment, record
 
 from pasta.inject.icd import find_cpu_runtime
-from recorded import Trace, environment, record
 
 PROGRAMS = Path(__file__).parent / "opencl_programs"
 _PACKAGES = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
