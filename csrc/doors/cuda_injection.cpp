@@ -11,12 +11,20 @@
 #include "doors/export.h"
 #include "schema/types.h"
 #include "session/lifetime.h"
+#include "session/session.h"
 
 namespace {
 
 bool start_backend() {
 #ifdef PASTA_HAS_SANITIZER
   if (pasta::sanitizer::requested()) return pasta::sanitizer::start();
+#else
+  const char* const memory = std::getenv("PASTA_MEMORY");
+  if (memory != nullptr && *memory != '\0') {
+    pasta::report_loss("sanitizer", "access_object", pasta::kNullI64,
+                       "this build of pasta has no memory pass for CUDA: times are recorded instead",
+                       "build it where nvcc and nvidia-cuda-sanitizer-api are installed");
+  }
 #endif
 #if __has_include(<cupti.h>)
   return pasta::cupti::Collector::instance().start();

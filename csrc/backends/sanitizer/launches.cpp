@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/sanitizer/decode.h"
+#include "backends/sanitizer/driver.h"
 #include "backends/sanitizer/library.h"
 
 namespace pasta::sanitizer {
@@ -265,6 +266,7 @@ void Launches::finish() {
     std::lock_guard lock(mutex_);
     for (const auto& [token, flight] : in_flight_) streams.insert(flight.launch.stream);
   }
+  make_current(context_);
   Sanitizer_StreamHandle any = nullptr;
   SanitizerResult result = library().call.sanitizerGetStreamHandle(context_, nullptr, &any);
   for (const Sanitizer_StreamHandle stream : streams) {

@@ -1,12 +1,12 @@
 #include "backends/sanitizer/names.h"
 
 #include <cxxabi.h>
-#include <dlfcn.h>
 
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "backends/sanitizer/driver.h"
 #include "session/session.h"
 
 namespace pasta::sanitizer {
@@ -17,30 +17,6 @@ std::string demangle(const std::string& mangled) {
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
   return status == 0 && text != nullptr ? text.get() : mangled;
-}
-
-// The few driver calls that describe a device.
-struct Driver {
-  decltype(&cuDeviceGetName) name;
-  decltype(&cuDeviceGetAttribute) attribute;
-  CUresult (*memory)(size_t*, CUdevice);
-  CUresult (*version)(int*);
-
-  static Driver find() {
-    // The program has it mapped: it is what called us.
-    void* const handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    const auto symbol = [handle](const char* text) { return handle == nullptr ? nullptr : dlsym(handle, text); };
-    return {reinterpret_cast<decltype(&cuDeviceGetName)>(symbol("cuDeviceGetName")),
-            reinterpret_cast<decltype(&cuDeviceGetAttribute)>(symbol("cuDeviceGetAttribute")),
-            reinterpret_cast<CUresult (*)(size_t*, CUdevice)>(symbol("cuDeviceTotalMem_v2")),
-            reinterpret_cast<CUresult (*)(int*)>(symbol("cuDriverGetVersion"))};
-  }
-};
-
-int32_t attribute(const Driver& driver, CUdevice_attribute which, int32_t device) {
-  int value = 0;
-  if (driver.attribute == nullptr || driver.attribute(&value, which, device) != CUDA_SUCCESS) return kNullI32;
-  return value;
 }
 
 }  // namespace
@@ -120,32 +96,19 @@ void Names::describe_devices() {
       if (described_.insert(device).second) devices.push_back(device);
     }
   }
-  if (devices.empty()) return;
-  const Driver driver = Driver::find();
   for (const int32_t device : devices) {
+    const DeviceFacts facts = describe_device(device);
+    const auto text = [](const std::string& value) { return value.empty() ? StringId{} : intern(value); };
     DeviceRecord row;
     row.device_id = device;
-    char name[256] = "";
-    if (driver.name != nullptr && driver.name(name, sizeof(name), device) == CUDA_SUCCESS) row.name = intern(name);
-    size_t bytes = 0;
-    if (driver.memory != nullptr && driver.memory(&bytes, device) == CUDA_SUCCESS) {
-      row.memory_bytes = static_cast<int64_t>(bytes);
-    }
-    row.multiprocessors = attribute(driver, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-    row.clock_khz = attribute(driver, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device);
-    const int32_t shared = attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device);
-    const int32_t cache = attribute(driver, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
-    if (shared != kNullI32) row.shared_bytes = shared;
-    if (cache != kNullI32) row.cache_bytes = cache;
-    const int32_t major = attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-    const int32_t minor = attribute(driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-    if (major != kNullI32 && minor != kNullI32) {
-      row.architecture = intern(std::to_string(major) + "." + std::to_string(minor));
-    }
-    int version = 0;
-    if (driver.version != nullptr && driver.version(&version) == CUDA_SUCCESS) {
-      row.driver = intern("CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10));
-    }
+    row.name = text(facts.name);
+    row.driver = text(facts.driver);
+    row.architecture = text(facts.architecture);
+    row.memory_bytes = facts.memory_bytes;
+    row.shared_bytes = facts.shared_bytes;
+    row.cache_bytes = facts.cache_bytes;
+    row.multiprocessors = facts.multiprocessors;
+    row.clock_khz = facts.clock_khz;
     emit(row);
   }
 }

@@ -32,8 +32,7 @@ class Names {
   int32_t stream(Sanitizer_StreamHandle stream, int32_t context_id, int32_t device);
   GraphNode node(CUgraphExec graph, CUgraphNode node);
 
-  // Names, sizes and capabilities of the devices seen, asked from the driver. Not from a callback: the driver may
-  // hold its locks there.
+  // Names, sizes and capabilities of the devices seen, asked from the driver: not from a callback.
   void describe_devices();
 
  private:

@@ -43,11 +43,17 @@ inline void run(Stream stream) {
   }
 }
 
+inline void* slot_of(Sanitizer_LaunchHandle launch) {
+  std::lock_guard lock(g_gpu.mutex);
+  return g_gpu.slots[launch];
+}
+
 inline SanitizerResult result() { return g_gpu.faulted ? SANITIZER_ERROR_UNKNOWN : SANITIZER_SUCCESS; }
 
 inline SanitizerResult alloc(CUcontext, void** memory, size_t bytes) {
   *memory = std::malloc(bytes);
   std::memset(*memory, 0xa5, bytes);  // device memory comes as it is
+  std::lock_guard lock(g_gpu.mutex);
   g_gpu.allocated += bytes;
   return result();
 }
@@ -116,6 +122,7 @@ inline void install() {
   };
   call.sanitizerPatchModule = [](CUmodule) { return result(); };
   call.sanitizerSetLaunchCallbackData = [](Sanitizer_LaunchHandle launch, CUfunction, Stream, const void* slot) {
+    std::lock_guard lock(g_gpu.mutex);
     g_gpu.slots[launch] = const_cast<void*>(slot);
     return SANITIZER_SUCCESS;
   };

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <numeric>
@@ -78,7 +77,7 @@ Sanitizer_LaunchData launch_data(fake::Stream in, const char* name) {
 void launch(fake::Stream in, uint64_t address, const char* name = "_Z4loadPf") {
   const Sanitizer_LaunchData data = launch_data(in, name);
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
-  enqueue_kernel(in, fake::g_gpu.slots[data.hLaunch], address);
+  enqueue_kernel(in, fake::slot_of(data.hLaunch), address);
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
 }
 
@@ -190,7 +189,7 @@ void test_graph_nodes_wait_for_their_graph() {
             data.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
             data.launchData = launch_data(stream(1), "node");
             callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &data);
-            slots.push_back(fake::g_gpu.slots[data.launchData.hLaunch]);
+            slots.push_back(fake::slot_of(data.launchData.hLaunch));
           }
           std::thread([] { wait_for(stream(1)); }).join();  // another thread's wait ends before the graph begins
           for (void* slot : slots) enqueue_kernel(stream(1), slot, 64 * kMiB);

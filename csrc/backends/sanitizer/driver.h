@@ -1,0 +1,22 @@
+// The few calls of the CUDA driver that pasta makes itself: never from a callback, where the driver may hold its locks.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+
+namespace pasta::sanitizer {
+
+// Makes the context current on this thread, where the driver is found.
+void make_current(CUcontext context);
+
+// What the driver tells about a device; nulls (schema/types.h) and empty texts for what it does not.
+struct DeviceFacts {
+  std::string name, architecture, driver;
+  int64_t memory_bytes, shared_bytes, cache_bytes;
+  int32_t multiprocessors, clock_khz;
+};
+DeviceFacts describe_device(int32_t device);
+
+}  // namespace pasta::sanitizer
