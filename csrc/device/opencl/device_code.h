@@ -34,7 +34,11 @@ struct StateLayout {
     return counters + roots * kRootWords + 2 * dynamic_sites;
   }  // offset from the slot
   uint32_t work_item() const { return binding() + 1; }
-  uint32_t words() const { return binding() + 2; }
+  // 0, but the compiler must believe that it differs between work-items. Where a work-item's path decides
+  // a value, as with counters, each alternative has to be built on it: the Intel CPU compiler (2026.2)
+  // can take a merge of values that are the same for all work-items to be the same for all, too.
+  uint32_t zero() const { return binding() + 2; }
+  uint32_t words() const { return binding() + 3; }
 };
 
 // What a function that finds the object of an address returns when there is none.

@@ -29,7 +29,8 @@ Id DeviceCode::find_range() {
   Id state = function.parameters[0], slot = function.parameters[1],
      address = function.parameters[2];
   Id roots = globals_.u64(state_.roots), zero = globals_.u64(0), one = globals_.u64(1);
-  Id ranges = binding_word(code, state, slot, kBindingRanges);
+  Id varying = load_word(code, state, state_.zero());
+  Id ranges = code.binary(OpBitwiseOr, binding_word(code, state, slot, kBindingRanges), varying);
   Id before = code.blocks().back().label;
   Id head = code.new_label(), body = code.new_label(), found = code.new_label();
   Id check = code.new_label(), none = code.new_label();
@@ -40,7 +41,7 @@ Id DeviceCode::find_range() {
   code.begin_block(
       head);  // ranges [0, low) begin at or before the address, [high, ranges) behind it
   auto& phis = code.blocks().back().instructions;
-  phis.push_back(Instruction::make(OpPhi, ulong(), low, {zero, before, next_low, body}));
+  phis.push_back(Instruction::make(OpPhi, ulong(), low, {varying, before, next_low, body}));
   phis.push_back(Instruction::make(OpPhi, ulong(), high, {ranges, before, next_high, body}));
   code.branch_if(code.compare(OpULessThan, low, high), body, found);
 
@@ -67,7 +68,7 @@ Id DeviceCode::find_range() {
   Id inside = code.compare(OpULessThan, code.binary(OpISub, address, begin_address), size);
   code.effect(OpReturnValue, {code.select(inside, range, globals_.u64(kNowhere))});
   code.begin_block(none);
-  code.effect(OpReturnValue, {globals_.u64(kNowhere)});
+  code.effect(OpReturnValue, {code.emit(OpNot, ulong(), {varying})});
   return end(function, id);
 }
 
@@ -127,6 +128,10 @@ Id DeviceCode::reach(const std::vector<uint32_t>& candidates) {
   Emitter& code = function.code;
   Id state = function.parameters[0], slot = function.parameters[1];
   Id address = function.parameters[2], bytes = function.parameters[3];
+  Id zero = load_word(code, state, state_.zero());
+  auto varying = [&](uint64_t value) {
+    return code.binary(OpBitwiseOr, zero, globals_.u64(value));
+  };
   for (uint32_t root : candidates) {
     Id base = load_word(code, state, state_.root(root, StateLayout::base));
     Id size = load_word(code, state, state_.root(root, StateLayout::bytes));
@@ -137,7 +142,7 @@ Id DeviceCode::reach(const std::vector<uint32_t>& candidates) {
       code.emit(OpFunctionCall, globals_.void_type(),
                 {touch_span(root), state, slot, address, bytes});
     }
-    code.effect(OpReturnValue, {globals_.u64(root)});
+    code.effect(OpReturnValue, {varying(root)});
     code.begin_block(miss);
   }
   Id range = code.emit(OpFunctionCall, ulong(), {find_range(), state, slot, address});
@@ -150,7 +155,7 @@ Id DeviceCode::reach(const std::vector<uint32_t>& candidates) {
   }
   code.effect(OpReturnValue, {code.binary(OpIAdd, range, globals_.u64(state_.roots))});
   code.begin_block(miss);
-  code.effect(OpReturnValue, {globals_.u64(kNowhere)});
+  code.effect(OpReturnValue, {varying(kNowhere)});
   return end(function, id);
 }
 

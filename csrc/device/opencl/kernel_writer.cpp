@@ -104,8 +104,13 @@ Function KernelWriter::wrapper(const Function& kernel, Id body) {
 void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   const StateLayout& layout = device_.state_layout();
   Id zero = globals_.u64(0), one = globals_.u64(1);
-  for (uint32_t c = 0; c < layout.counters; ++c) device_.store_word(code, state, c, zero);
   device_.store_word(code, state, layout.binding(), binding_offset);
+  Id zero_at = code.binary(OpIAdd, binding_offset, globals_.u64(kBindingZero * kWord));
+  Id unknown = code.load(device_.ulong(), device_.long_at(code, slot, zero_at), kWord);
+  Id item = device_.builtin1(code, BuiltInGlobalLinearId, "__spirv_BuiltInGlobalLinearId");
+  Id varying_zero = code.binary(OpBitwiseAnd, unknown, item);
+  device_.store_word(code, state, layout.zero(), varying_zero);
+  for (uint32_t c = 0; c < layout.counters; ++c) device_.store_word(code, state, c, varying_zero);
   for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
     const Root& root = plan_.roots[k];
     if (!is_addressed(root)) continue;
@@ -129,12 +134,13 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
         OpIAdd, code.binary(OpISub, code.binary(OpShiftRightLogical, end, shift), line0), one);
     set(StateLayout::limit, code.select(code.compare(OpIEqual, bytes, zero), zero, granules));
     if (!plan_.reducers.extents) continue;
-    set(StateLayout::first, zero);
-    set(StateLayout::last, zero);
+    set(StateLayout::first, varying_zero);
+    set(StateLayout::last, varying_zero);
   }
   for (uint32_t d = 0; d < layout.dynamic_sites; ++d) {
-    device_.store_word(code, state, layout.run_object(d), globals_.u64(kNowhere));
-    device_.store_word(code, state, layout.run_length(d), zero);
+    device_.store_word(code, state, layout.run_object(d),
+                       code.emit(OpNot, device_.ulong(), {varying_zero}));
+    device_.store_word(code, state, layout.run_length(d), varying_zero);
   }
   if (plan_.reducers.trace) {
     auto group = [&](uint32_t c) {

@@ -30,7 +30,8 @@
 //            3        offset of the table in the slot, bytes
 //            4        stride of the table, words
 //            5        offset of the ranges' extents in the slot, bytes
-//            6..7     0
+//            6        0, which the compiler cannot know (StateLayout::zero)
+//            7        0
 //            8 + 4 k  root k: bytes by which its pointer lies behind the object's start, the object's
 //                     bytes, offset of its map in the slot, shift
 //            8 + 4 (K + r)  range r, sorted by address: first address, bytes, offset of its map, shift
@@ -70,6 +71,7 @@ inline constexpr uint32_t kBindingRanges = 2;
 inline constexpr uint32_t kBindingTable = 3;
 inline constexpr uint32_t kBindingStride = 4;
 inline constexpr uint32_t kBindingExtents = 5;
+inline constexpr uint32_t kBindingZero = 6;
 inline constexpr uint32_t kBindingObjects = 8;
 inline constexpr uint32_t kBindingObjectWords = 4;  // delta or address, bytes, map, shift
 
