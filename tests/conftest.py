@@ -1,0 +1,20 @@
+"""Runs the tests from a folder of their own: a Python started in the checkout would import it, not what is installed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import pasta
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if Path(pasta.__file__).resolve().is_relative_to(_ROOT / "pasta"):  # built into the tree by scripts/build.sh
+        others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(p for p in others if p and p != ".")])
+    os.chdir(tmp_path_factory.mktemp("cwd"))
