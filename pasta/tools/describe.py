@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -71,7 +71,7 @@ def _devices(trace: TraceView) -> str:
     return ", ".join(f"{count} × {name}" for name, count in found.iter_rows())  # noqa: RUF001
 
 
-def _framework(manifest: Any) -> str:
+def _framework(manifest: Mapping[str, Any]) -> str:
     versions = manifest.get("versions")
     if not isinstance(versions, dict):
         return ""
@@ -88,12 +88,12 @@ def _ranks(trace: TraceView) -> str:
     return f"{processes} processes" if processes > 1 else ""
 
 
-def no_data(tool: str, tables: Sequence[str], filtered: str = "") -> Result:
+def no_data(tool: str, trace: TraceView, tables: Sequence[str], filtered: str = "") -> Result:
     """Return the result of a tool that found no rows in ``tables``, with how to get them."""
     missing = " or ".join(tables)
     if filtered:
         return nothing(tool, f"{tool} found no {missing} rows in {filtered}", "widen the filters")
-    return nothing(tool, f"{tool} needs {missing}, which this trace does not have", _how_to_get(tables))
+    return nothing(tool, f"{tool} needs {missing}, which this trace does not have", _how_to_get(trace.manifest, tables))
 
 
 def nothing(tool: str, text: str, remedy: str = "") -> Result:
@@ -101,16 +101,22 @@ def nothing(tool: str, text: str, remedy: str = "") -> Result:
     return Result(tool, findings=[Finding(NO_DATA, "info", text, remedy=remedy)])
 
 
-def _how_to_get(tables: Sequence[str]) -> str:
+def _how_to_get(manifest: Mapping[str, Any], tables: Sequence[str]) -> str:
+    if "import" in manifest:
+        return "the imported files have none"
     options = list(dict.fromkeys(_RECORDED_BY[table] for table in tables if table in _RECORDED_BY))
+    recorded = manifest.get("options")
+    if options == [_MEMORY] and isinstance(recorded, dict) and recorded.get("memory"):
+        return "recorded with --memory, but no backend saw any: `pasta info` says what there is"
     return f"record with {' '.join(options)}" if options else "record it"
 
 
+_MEMORY = "--memory"
 _RECORDED_BY = {
-    "access_object": "--memory",
-    "access_site": "--memory",
-    "access_block": "--memory",
-    "line": "--memory",
+    "access_object": _MEMORY,
+    "access_site": _MEMORY,
+    "access_block": _MEMORY,
+    "line": _MEMORY,
     "kernel": "-t kernel",
     "memcpy": "-t memory",
     "alloc": "-t memory",

@@ -46,7 +46,7 @@ def run(
     missing = sorted(name for name in kind.needs if name not in view.present)
     filtered = view.filters.describe()
     if missing:
-        result = describe.no_data(kind.name, missing, filtered)
+        result = describe.no_data(kind.name, view, missing, filtered)
     else:
         result = _run(kind, view, trace, options, engine, scheduler)
     header = [*(result.header or describe.header(view)), *([f"only {filtered}"] if filtered else [])]

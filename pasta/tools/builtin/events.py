@@ -46,7 +46,7 @@ class Events(Tool):
                 raise PastaError(f"events cannot list {name!r}", f"use some of {', '.join(_NAMES)}")
         listed = [_listed(trace, name) for name in wanted if name in trace.present]
         if not listed:
-            return no_data(self.name, wanted)
+            return no_data(self.name, trace, wanted)
         events = pl.concat(listed).sort("start_ns", "end_ns", descending=[False, True], nulls_last=True)
         frame = events.head(max(options.rows, 0)).drop("end_ns").collect()
         columns = (

@@ -27,7 +27,7 @@ class Hotness(Tool):
     def run(self, trace: TraceView, options: Options) -> Result:
         accessed = _accesses(trace)
         if accessed is None:
-            return no_data(self.name, ["access_block", "access_object"])
+            return no_data(self.name, trace, ["access_block", "access_object"])
         placed = _in_windows(accessed.collect(), max(options.windows, 1))
         tables = [_table(trace, placed, OBJECT, "objects", "Memory objects over time")]
         if "access_block" in trace.present:

@@ -17,7 +17,7 @@ class Memcpy(Tool):
 
     def run(self, trace: TraceView, options: ToolOptions) -> Result:
         if "memcpy" not in trace.present and "memset" not in trace.present:
-            return no_data(self.name, ["memcpy"])
+            return no_data(self.name, trace, ["memcpy"])
         moves = pl.concat([_copies(trace), _fills(trace)])
         sizes = moves.group_by(_KEYS).agg(
             pl.when(pl.col("bytes").is_not_null().any()).then(pl.col("bytes").sum()).alias("bytes"),

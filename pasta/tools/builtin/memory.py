@@ -55,7 +55,7 @@ class Memory(Tool):
         if "tensor" in trace.present:
             tensors = add_op(trace, tensor_lifetimes(trace.table("tensor"))).collect()
             tables += [_by_allocator(trace, tensors), _by_op(tensors)]
-        return Result(self.name, tables, findings) if tables else no_data(self.name, ["alloc", "tensor"])
+        return Result(self.name, tables, findings) if tables else no_data(self.name, trace, ["alloc", "tensor"])
 
 
 def memory_objects(trace: TraceView) -> pl.DataFrame:

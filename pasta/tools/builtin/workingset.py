@@ -30,7 +30,7 @@ class WorkingSet(Tool):
     def run(self, trace: TraceView, options: ToolOptions) -> Result:
         footprint = device_footprint(trace)
         if "access_object" not in trace.present:
-            result = no_data(self.name, ["access_object"])
+            result = no_data(self.name, trace, ["access_object"])
             return Result(self.name, [_footprint(footprint)], result.findings) if "alloc" in trace.present else result
         rows = accesses.device_accesses(trace).collect()
         sets = working_sets(rows)

@@ -37,7 +37,7 @@ class Workload(Tool):
 
     def run(self, trace: TraceView, options: Options) -> Result:
         if not any(name in trace.present for name in (*DEVICE_TABLES, "op", "api")):
-            return no_data(self.name, ["kernel", "op"])
+            return no_data(self.name, trace, ["kernel", "op"])
         tree = op_tree(trace) if "op" in trace.present else None
         steps = find_steps(trace, tree)
         splits = timesplit.split(trace, steps)

@@ -189,6 +189,19 @@ def test_a_trace_without_the_tables_says_how_to_get_them() -> None:
     assert finding.remedy == "record with -t op"
 
 
+@pytest.mark.parametrize(
+    ("manifest", "remedy"),
+    [
+        ({}, "record with --memory"),
+        ({"import": {"label": "Kineto"}}, "the imported files have none"),
+        ({"options": {"memory": "objects"}}, "recorded with --memory, but no backend saw any"),
+    ],
+)
+def test_advice_depends_on_how_the_trace_was_made(manifest: dict[str, Any], remedy: str) -> None:
+    (finding,) = run("coalescing", trace_of(manifest, kernel=KERNELS)).findings
+    assert finding.remedy.startswith(remedy)
+
+
 def test_filters_that_leave_nothing_say_so() -> None:
     (finding,) = run("kernels", trace_of(kernel=KERNELS), filters=Filters(kernel="zzz")).findings
     assert finding.text == "kernels found no kernel rows in kernels matching zzz"
