@@ -43,7 +43,6 @@ VERBS: dict[str, Verb] = {
     "analyze": Verb("pasta.cli.analyze", "Run one or more analyses on a trace."),
     "diff": Verb("pasta.cli.diff", "Compare two traces: what B costs more or less than A."),
     # Shown once `pasta.report` can write html; a test tells when.
-    "report": Verb("pasta.cli.report", "Write one self-contained HTML page about a trace.", hidden=True),
     "query": Verb("pasta.cli.query", "Run SQL over the tables of a trace."),
     "info": Verb("pasta.cli.info", "Show what a trace holds, what it lost and what it could not see."),
     "import": Verb("pasta.cli.import_", "Turn another profiler's files into a trace."),
