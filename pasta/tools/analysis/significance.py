@@ -21,8 +21,7 @@ def mann_whitney(left: npt.ArrayLike, right: npt.ArrayLike) -> float | None:
     a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
     if min(a.size, b.size) < FEWEST:
         return None
-    values, which, counts = np.unique(np.concatenate((a, b)), return_inverse=True, return_counts=True)
-    del values
+    _, which, counts = np.unique(np.concatenate((a, b)), return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # equal values share the mean of their ranks
     u = float(ranks[which[: a.size]].sum()) - a.size * (a.size + 1) / 2
     total = a.size + b.size

@@ -7,13 +7,15 @@ that recurs unchanged. What is not found is not guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pasta.tools.analysis.activity import windows
+from pasta.tools.analysis.intervals import Intervals
 from pasta.tools.analysis.optree import OpTree
 from pasta.tools.base import TraceView
 
@@ -103,7 +105,15 @@ def find_steps(trace: TraceView, tree: OpTree | None) -> Steps | None:
         lambda: _from_optimizer(tree) if tree is not None else None,
         lambda: _from_kernels(trace) if "kernel" in trace.present else None,
     ]
-    return next((steps for method in methods if (steps := method()) is not None), None)
+    found = next((steps for method in methods if (steps := method()) is not None), None)
+    return None if found is None else _whole(found, windows(trace))
+
+
+def _whole(steps: Steps, covered: Intervals) -> Steps | None:
+    """Drop the steps that a filter of time cuts: their parts would count as steps."""
+    inside = covered.covered(steps.frame["start_ns"].to_numpy(), steps.frame["end_ns"].to_numpy()) == steps.durations
+    frame = steps.frame.filter(pl.Series(inside))
+    return replace(steps, frame=frame) if frame.height >= _FEWEST else None
 
 
 def _from_ranges(trace: TraceView) -> Steps | None:
@@ -216,8 +226,7 @@ def repeated_sequence(names: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.in
         at = np.flatnonzero(names == values[candidate])
         first, last = at[:-1], at[1:]
         pieces = (prefix[last] - prefix[first]) * inverse[first]
-        kinds, which, repeats = np.unique(pieces, return_inverse=True, return_counts=True)
-        del kinds
+        _, which, repeats = np.unique(pieces, return_inverse=True, return_counts=True)
         same = which == repeats.argmax()
         first, last = first[same], last[same]
         length, spanned = int(last[0] - first[0]), int(at[-1] - at[0])

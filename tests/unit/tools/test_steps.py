@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pasta.tools.analysis.optree import op_tree
 from pasta.tools.analysis.steps import Steps, find_steps, repeated_sequence
+from pasta.tools.filters import FilteredTrace, Filters
 from pasta.tools.testing import MemoryTrace, trace_of
 
 
@@ -120,3 +121,10 @@ def test_events_are_numbered_by_the_step_of_their_process() -> None:
         trace_of(api=[{"pid": p, "start_ns": t} for p, t in ((1, 0), (1, 19), (1, 30), (2, 5))]).table("api").collect()
     )
     assert steps.number(events).tolist() == [0, 1, -1, -1]
+
+
+def test_a_step_that_a_filter_cuts_is_none() -> None:
+    trace = ranges(*(("step", 10 * i, 10 * i + 10) for i in range(6)))
+    steps = find_steps(FilteredTrace(trace, Filters(time=(5, 45))), None)
+    assert steps is not None
+    assert steps.frame["start_ns"].to_list() == [10, 20, 30]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from golden import MS, US, result_of, table
 
 from pasta.report import Terminal, render
+from pasta.tools import registry
 from pasta.tools.result import Finding
 from pasta.tools.testing import MemoryTrace, trace_of
+from pasta.trace import Trace, TraceWriter
 
 
 def steps(count: int = 4) -> MemoryTrace:
@@ -159,3 +162,14 @@ def test_a_fault_is_found(id: str, text: str, rows: dict[str, Any]) -> None:
 
 def test_a_busy_device_has_no_findings() -> None:
     assert result_of("workload", trace_of(kernel=[work()])).findings == []
+
+
+@pytest.mark.parametrize("tool", registry.BUILTIN)
+def test_a_trace_on_disk_gives_what_it_gives_in_memory(tool: str, tmp_path: Path) -> None:
+    memory = steps()
+    with TraceWriter(tmp_path / "t.pasta") as writer:
+        writer.manifest.update(memory.manifest)
+        for name, frame in memory.frames.items():
+            writer.append(name, frame)
+    with Trace.open(tmp_path / "t.pasta") as trace:
+        assert render(result_of(tool, trace), "json") == render(result_of(tool, memory), "json")
