@@ -70,10 +70,10 @@ struct Totals {
   uint64_t lost_tensor_maps;  // likewise
   uint64_t tensor_stores;     // executions of TMA stores
   // Range last hit by the instructions whose pc falls here: most instructions stay in one object.
-  static constexpr uint32_t kHints = 61;
-  uint32_t hints[kHints], reserved;
+  static constexpr uint32_t kHints = 64;
+  uint32_t hints[kHints];
 };
-static_assert(sizeof(Totals) == 3 * 8 + 62 * 4);
+static_assert(sizeof(Totals) == 3 * 8 + 64 * 4);
 
 enum Features : uint32_t {
   kObjects = 1u << 0,

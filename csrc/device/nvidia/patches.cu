@@ -34,8 +34,7 @@ PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t addres
     reduce_objects<false>(slot, active, pc, address, bytes, kind);
     return;
   }
-  if ((slot.features & kBlocks) != 0) reduce_objects<true>(slot, active, pc, address, bytes, kind);
-  else if ((slot.features & kObjects) != 0) reduce_objects<false>(slot, active, pc, address, bytes, kind);
+  if ((slot.features & (kObjects | kBlocks)) != 0) reduce_objects<true>(slot, active, pc, address, bytes, kind);
   if ((slot.features & kSites) != 0) reduce_global_site(slot, active, pc, address, bytes, kind);
 }
 

@@ -33,7 +33,8 @@ PASTA_DEVICE Found find_range(const Range* ranges, uint32_t range_count, uint64_
 // The same, trying first what this instruction hit last. The hint is read and written without care: whatever it
 // says is checked.
 PASTA_DEVICE Found find_range(const SlotHeader& slot, uint64_t pc, uint64_t address) {
-  uint32_t* const hint = &slot.totals->hints[(pc >> 4) % Totals::kHints];
+  // Instructions are 16 bytes apart.
+  uint32_t* const hint = &slot.totals->hints[(static_cast<uint32_t>(pc) >> 4) % Totals::kHints];
   const uint32_t guess = *hint;
   if (guess < slot.range_count) {
     const Range range = slot.ranges[guess];

@@ -85,9 +85,8 @@ PASTA_DEVICE uint32_t shared_passes(uint32_t active, uint32_t address, uint32_t 
   const uint32_t peers = lanes::match(active, place | word);
   const bool leads = lanes::index() == lanes::first(peers);
   const uint32_t words = lanes::ballot(active, leads);
-  // Words of one bank: lanes that lead none match a place of their own.
-  const uint32_t rivals = lanes::match(active, leads ? place | (word % banks) : ~static_cast<uint64_t>(0));
-  const uint32_t degree = leads ? lanes::count(rivals & words) : 0;
+  const uint32_t of_bank = lanes::match(active, place | (word % banks));
+  const uint32_t degree = leads ? lanes::count(of_bank & words) : 0;
   uint32_t passes = 0;
   for (uint32_t g = 0; g < 32 / lanes_a_group; ++g) {
     // The largest degree of the group, found from its highest bit down.

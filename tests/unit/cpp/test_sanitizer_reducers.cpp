@@ -132,6 +132,15 @@ void test_unknown_addresses_are_nobodys() {
   CHECK(slot.last(0) == 4095);
 }
 
+// The last byte grows with an access that begins where the one before ended, and with one that reaches further.
+void test_extremes_of_neighbours() {
+  TestSlot slot({{kMiB, 4096}});
+  for (const auto& [offset, bytes] : {std::pair<uint64_t, uint32_t>{64, 8}, {72, 8}, {72, 16}, {60, 4}}) {
+    access(slot, 1, 0x10, [&, offset = offset](uint32_t) { return kMiB + offset; }, bytes, AccessKind::load);
+  }
+  CHECK(slot.first(0) == 60 && slot.last(0) == 87);
+}
+
 // A page's bit is that of the address space: an object that begins within a page shares it.
 void test_pages_of_unaligned_object() {
   TestSlot slot({{kMiB + 4000, 200}});
@@ -283,6 +292,7 @@ int main() {
   test_strides();
   test_broadcast_needs_one_sector();
   test_unknown_addresses_are_nobodys();
+  test_extremes_of_neighbours();
   test_pages_of_unaligned_object();
   test_span_clips_to_its_object();
   test_random_against_plain_count();
