@@ -74,6 +74,12 @@ def test_threads(driver: Driver, tmp_path: Path) -> None:
         assert (queue["start_ns"].shift(-1) - queue["end_ns"]).drop_nulls().min() > -100_000
 
 
+@each_asynchronous_driver  # without pasta too, Oclgrind crashes here
+def test_launches_while_a_thread_ends(driver: Driver, tmp_path: Path) -> None:
+    kernels = rows(_record(driver, "thread_ends", tmp_path), "kernel")
+    assert kernels["end_ns"].is_not_null().sum() == 2 * 20
+
+
 @each_driver
 def test_fork(driver: Driver, tmp_path: Path) -> None:
     trace = _record(driver, "forks", tmp_path)

@@ -74,7 +74,7 @@ class HandleMap {
   Shard shards_[kShards];
 };
 
-// What a thread looked up last in a map: a loop of launches finds its queue and kernel without a lock.
+// What was looked up last in a map.
 template <class Value>
 class LastFound {
  public:

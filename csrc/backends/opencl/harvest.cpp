@@ -114,8 +114,8 @@ void emit_lost(const PendingCommand& command, const Observation& seen) {
   }
 }
 
-// Looks at the commands, up to the first one of a queue in order that has not ended: none behind it has.
-std::vector<Observation> observe_all(Queue& queue, const CommandList& commands) {
+// Looks at the commands; `to_first_running`: none behind the first one that runs is expected to have ended.
+std::vector<Observation> observe_commands(Queue& queue, const CommandList& commands, bool to_first_running) {
   DeviceClock clock;
   {
     std::lock_guard lock(queue.device->clock_mutex);
@@ -127,15 +127,15 @@ std::vector<Observation> observe_all(Queue& queue, const CommandList& commands) 
     const PendingCommand& command = commands[i];
     observations.push_back(observe(command.event, clock.wants(command.before_ns, command.after_ns)));
     observe_clock(clock, command, observations.back());
-    if (!queue.out_of_order && observations.back().outcome == Outcome::running) break;
+    if (to_first_running && observations.back().outcome == Outcome::running) break;
   }
   return observations;
 }
 
 // Writes what has ended. True when something had, or runs now: when waiting makes sense.
-bool harvest_ended(Queue& queue) {
+bool harvest_ended(Queue& queue, bool to_first_running) {
   CommandList commands = queue.pending.take();
-  const std::vector<Observation> observations = observe_all(queue, commands);
+  const std::vector<Observation> observations = observe_commands(queue, commands, to_first_running);
   emit_timed(*queue.device, commands, observations);
 
   // From the back, so that what goes on running moves towards the end, in its order.
@@ -157,7 +157,10 @@ bool harvest_ended(Queue& queue) {
   return ended > 0 || running;
 }
 
+// The end: writes what can still be known, and that the rest is lost.
 void abandon(Queue& queue) {
+  if (queue.pending.idle()) return;
+  harvest_ended(queue, false);
   CommandList commands = queue.pending.take();
   for (size_t i = 0; i < commands.size(); ++i) {
     const PendingCommand& command = commands[i];
@@ -188,7 +191,7 @@ void emit_untimed(const CommandRecord& record, int64_t queued_ns) {
       record);
 }
 
-void harvest(Queue& queue) { harvest_ended(queue); }
+void harvest(Queue& queue) { harvest_ended(queue, !queue.out_of_order); }
 
 void harvest_all(int64_t deadline_ns) {
   const std::vector<std::shared_ptr<Queue>> queues = state().queues.values();
@@ -197,7 +200,7 @@ void harvest_all(int64_t deadline_ns) {
     bool idle = true;
     for (const std::shared_ptr<Queue>& queue : queues) {
       if (queue->pending.idle()) continue;
-      if (harvest_ended(*queue)) progress_ns = now_ns();
+      if (harvest_ended(*queue, !queue->out_of_order)) progress_ns = now_ns();
       idle = idle && queue->pending.idle();
     }
     const int64_t now = now_ns();

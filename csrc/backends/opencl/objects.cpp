@@ -5,6 +5,7 @@
 #include "backends/opencl/guard.h"
 #include "backends/opencl/harvest.h"
 #include "backends/opencl/query.h"
+#include "backends/opencl/thread_cache.h"
 #include "session/session.h"
 
 namespace pasta::opencl {
@@ -140,8 +141,7 @@ void add_context(cl_context handle) {
 }
 
 const std::shared_ptr<Queue>& find_queue(cl_command_queue handle) {
-  thread_local LastFound<std::shared_ptr<Queue>> last;
-  return last.find(state().queues, handle, [handle]() -> std::shared_ptr<Queue> {
+  return thread_cache().queue.find(state().queues, handle, [handle]() -> std::shared_ptr<Queue> {
     if (auto known = state().queues.find(handle)) return *known;
     add_queue(handle, false, {});
     return state().queues.find(handle).value_or(nullptr);
@@ -168,8 +168,7 @@ std::shared_ptr<Program> add_program(cl_program handle, BuildSource source) {
 }
 
 const std::shared_ptr<const KernelFunction>& find_kernel(cl_kernel handle) {
-  thread_local LastFound<std::shared_ptr<const KernelFunction>> last;
-  return last.find(state().kernels, handle, [handle]() -> std::shared_ptr<const KernelFunction> {
+  return thread_cache().kernel.find(state().kernels, handle, [handle]() -> std::shared_ptr<const KernelFunction> {
     if (auto known = state().kernels.find(handle)) return *known;
     add_kernel(handle);
     return state().kernels.find(handle).value_or(nullptr);

@@ -102,6 +102,29 @@ static void forks(void) {
   OK(clFinish(queue));
 }
 
+static void at_thread_end(void* queue) {
+  launch(queue, NULL);
+  OK(clFinish(queue));
+}
+
+static void* short_work(void* queue) {
+  pthread_key_t key;
+  CHECK(pthread_key_create(&key, at_thread_end) == 0);
+  launch(queue, NULL);
+  CHECK(pthread_setspecific(key, queue) == 0);
+  return NULL;
+}
+
+// Threads, one after the other, that launch once more while they end.
+static void thread_ends(void) {
+  cl_command_queue queue = open_queue(0);
+  for (int i = 0; i < 20; ++i) {
+    pthread_t id;
+    CHECK(pthread_create(&id, NULL, short_work, queue) == 0);
+    CHECK(pthread_join(id, NULL) == 0);
+  }
+}
+
 static cl_command_queue late_queue;
 static void at_exit(void) {
   launch(late_queue, NULL);
@@ -129,7 +152,7 @@ int main(int count, char** arguments) {
     const char* name;
     void (*run)(void);
   } cases[] = {{"never", never},     {"failed", failed}, {"out_of_order", out_of_order}, {"no_wait", no_wait},
-               {"threads", threads}, {"forks", forks},   {"late", late},                 {"hurry", hurry}};
+               {"threads", threads}, {"thread_ends", thread_ends}, {"forks", forks},   {"late", late},                 {"hurry", hurry}};
   CHECK(count == 3);
   open_device(arguments[1]);
   kernel = add_one();
