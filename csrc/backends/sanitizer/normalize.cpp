@@ -84,8 +84,9 @@ AllocRecord to_alloc(const Sanitizer_ResourceMemoryData& data) {
   row.device_id = data.device;
   row.address = static_cast<int64_t>(data.address);
   row.bytes = static_cast<int64_t>(data.size);
+  constexpr uint32_t kOnHost = SANITIZER_MEMORY_FLAG_HOST_PINNED | SANITIZER_MEMORY_FLAG_HOST_MAPPED;
   if ((data.flags & SANITIZER_MEMORY_FLAG_MANAGED) != 0) row.kind = MemoryKind::managed;
-  else if ((data.flags & (SANITIZER_MEMORY_FLAG_HOST_PINNED | SANITIZER_MEMORY_FLAG_HOST_MAPPED)) != 0) row.kind = MemoryKind::pinned;
+  else if ((data.flags & kOnHost) != 0) row.kind = MemoryKind::pinned;
   else if (data.memoryPool != nullptr) row.kind = MemoryKind::pool;
   else row.kind = MemoryKind::device;
   return row;

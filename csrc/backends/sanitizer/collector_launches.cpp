@@ -1,0 +1,143 @@
+// Kernel launches, graphs and synchronisation, as the Sanitizer calls back for them.
+#include <cstring>
+
+#include "backends/sanitizer/begun.h"
+#include "backends/sanitizer/collector.h"
+#include "backends/sanitizer/library.h"
+#include "backends/sanitizer/normalize.h"
+#include "session/session.h"
+
+namespace pasta::sanitizer {
+
+std::shared_ptr<Launches> Collector::known_launches(CUcontext context) {
+  std::lock_guard lock(mutex_);
+  const auto found = launches_.find(context);
+  return found == launches_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Launches> Collector::launches(CUcontext context) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<Launches>& launches = launches_[context];
+  if (launches == nullptr) {
+    launches = std::make_shared<Launches>(context, selection_, objects_, tensor_maps_, features_);
+  }
+  return launches;
+}
+
+KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name) {
+  KernelCode code{name.readable_id, 0};
+  if (!selection_.sites) return code;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = code_.find(data.function);
+    if (known != code_.end()) {
+      code.pc = known->second;
+      return code;
+    }
+  }
+  uint64_t size = 0;
+  if (library().call.sanitizerGetFunctionPcAndSize(data.module, data.functionName, &code.pc, &size) !=
+      SANITIZER_SUCCESS) {
+    code.pc = 0;
+  }
+  std::lock_guard lock(mutex_);
+  code_[data.function] = code.pc;
+  return code;
+}
+
+void Collector::set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, void* slot) {
+  const SanitizerResult result =
+      library().call.sanitizerSetLaunchCallbackData(data.hLaunch, data.function, stream, slot);
+  if (result != SANITIZER_SUCCESS && slot != nullptr) {
+    report_loss("sanitizer", "access_object", 1, "a launch was not given its slot: " + describe(result));
+  }
+}
+
+void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node) {
+  const KernelName& name = names_.kernel(data.functionName);
+  if (!select_launch(name.readable)) {
+    set_slot(data, stream, nullptr);
+    return;
+  }
+  KernelRecord row = to_kernel(data);
+  row.queued_ns = now_ns();
+  row.thread_id = thread_id();
+  row.context_id = names_.context(data.context, data.device);
+  row.stream_id = names_.stream(stream, row.context_id, data.device);
+  row.op_id = current_op();
+  row.launch_id = next_id();
+  row.name = name.readable_id;
+  row.mangled = name.mangled_id;
+  row.graph_id = node.graph_id, row.graph_node_id = node.node_id;
+  if (traces(TableId::kernel)) emit(row);
+
+  const bool measured = !selection_.floor && sampler_.take(name.readable_id.value,
+                                                           {data.gridDim_x, data.gridDim_y, data.gridDim_z});
+  if (!measured) {
+    set_slot(data, stream, nullptr);
+    return;
+  }
+  const std::shared_ptr<Launches> launches = this->launches(data.context);
+  uint64_t token = 0;
+  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name), stream}, token);
+  set_slot(data, stream, slot);
+  if (slot != nullptr) Begun::add(launches, token, node.node_id != kNullI64);
+}
+
+void Collector::on_graph_node(const Sanitizer_GraphNodeLaunchData& data) {
+  if (data.isGraphUpload != 0) return;  // nothing runs
+  const GraphNode node = names_.node(data.graphExec, data.node);
+  switch (data.nodeType) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: on_launch(data.launchData, data.launchData.hApiStream, node); break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: on_memcpy(data.memcpyData, node); break;
+    case CU_GRAPH_NODE_TYPE_MEMSET: on_memset(data.memsetData, node); break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: on_alloc(data.memAllocData, "graph"); break;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: on_free(data.memFreeAddress); break;
+    default: break;
+  }
+}
+
+void Collector::on_graph(Sanitizer_CallbackId id, const void* data) {
+  switch (id) {
+    case SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN:
+      on_graph_node(*static_cast<const Sanitizer_GraphNodeLaunchData*>(data));
+      break;
+    case SANITIZER_CBID_GRAPHS_LAUNCH_END: Begun::launched(true); break;
+    case SANITIZER_CBID_GRAPHS_GRAPHEXEC_CREATED:
+      if (static_cast<const Sanitizer_GraphExecData*>(data)->containsDeviceGraphLaunches != 0) {
+        report_loss("sanitizer", "access_object", kNullI64, "graphs that are launched from the device are not measured",
+                    "launch them from the host");
+      }
+      break;
+    default: break;
+  }
+}
+
+void Collector::on_synchronize(Sanitizer_CallbackId id, const Sanitizer_SynchronizeData& data) {
+  Begun::launched(true);
+  const std::shared_ptr<Launches> launches = known_launches(data.context);
+  if (launches == nullptr) return;
+  if (id == SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED) launches->synchronized(data.hStream);
+  if (id == SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED) launches->context_synchronized();
+}
+
+void Collector::on_driver_call(Sanitizer_CallbackId id, const Sanitizer_CallbackData& data) {
+  if (data.callbackSite != SANITIZER_API_EXIT || data.functionParams == nullptr) return;
+  if (data.functionReturnValue == nullptr ||
+      *static_cast<const CUresult*>(data.functionReturnValue) != CUDA_SUCCESS) {
+    return;
+  }
+  const auto add = [this](const auto& operands) {
+    if (operands.encoded == nullptr || operands.dimensions == nullptr) return;
+    uint64_t encoded[16];
+    std::memcpy(encoded, operands.encoded, sizeof(encoded));
+    tensor_maps_.add(encoded, to_tensor_map(operands));
+  };
+  if (id == SANITIZER_CBID_DRIVER_API_cuTensorMapEncodeTiled) {
+    add(*static_cast<const EncodeTiledOperands*>(data.functionParams));
+  } else if (id == SANITIZER_CBID_DRIVER_API_cuTensorMapEncodeIm2col) {
+    add(*static_cast<const EncodeIm2colOperands*>(data.functionParams));
+  }
+}
+
+}  // namespace pasta::sanitizer
