@@ -129,7 +129,8 @@ def diff(
 ) -> Diff:
     """Compare the tables of two results that have keys, by one ``column`` each (None: its main one).
 
-    The main column is the one that samples explain, else the first time, else the first size, else the first number.
+    The main column is the one that samples explain, else the first time, else the first size, else the first number;
+    a time that cannot be merged is a moment and comes after sizes that can.
     ``match="op"`` and ``"range"`` compare the tables whose rows are operators or ranges. Raises `PastaError`.
     """
     if match not in MATCHES:
@@ -173,8 +174,9 @@ def _column(table: ResultTable, wanted: str | None) -> ResultColumn | None:
     explained = [c for c in numbers if table.samples is not None and c.name == table.samples.column]
     added = [c for unit in ("ns", "bytes") for c in numbers if c.unit == unit and c.merge == "sum"]
     others = [c for unit in ("ns", "bytes") for c in numbers if c.unit == unit]
+    merged = [c for c in others if c.merge]  # not a moment, such as that of a peak
     explained_only = explained if not added else []
-    return next(iter([*explained_only, *added, *others, *numbers]), None)
+    return next(iter([*explained_only, *added, *merged, *others, *numbers]), None)
 
 
 def _compare(left: ResultTable, right: ResultTable, column: ResultColumn, by_base: bool) -> Comparison:

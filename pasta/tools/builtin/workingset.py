@@ -110,7 +110,10 @@ def _mean_footprint(trace: TraceView, footprint: Level) -> float | None:
 def _footprint(footprint: Level) -> ResultTable:
     peak, at = footprint.peak
     frame = pl.DataFrame({"footprint_bytes": [peak], "peak_at_ns": [at]}, schema_overrides={"peak_at_ns": pl.Int64})
-    columns = (ResultColumn("footprint_bytes", "bytes", "footprint"), ResultColumn("peak_at_ns", "ns", "reached at"))
+    columns = (
+        ResultColumn("footprint_bytes", "bytes", "footprint", merge="max"),
+        ResultColumn("peak_at_ns", "ns", "reached at"),
+    )
     return ResultTable("footprint", frame, columns, title="Footprint")
 
 

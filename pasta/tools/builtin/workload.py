@@ -247,7 +247,7 @@ def _memory(trace: TraceView) -> list[ResultTable]:
     frame = pl.DataFrame(rows, schema={"what": pl.String, "bytes": pl.Int64, "at_ns": pl.Int64}, orient="row")
     columns = (
         ResultColumn("what", key=True),
-        ResultColumn("bytes", "bytes", "size"),
+        ResultColumn("bytes", "bytes", "size", merge="max"),
         ResultColumn("at_ns", "ns", "reached at"),
     )
     return [ResultTable("memory", frame, columns, title="Memory")]

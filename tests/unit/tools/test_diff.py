@@ -133,6 +133,21 @@ def test_unknown_matches_and_columns() -> None:
         diff(result(BEFORE), result(AFTER), match="op")
 
 
+def test_a_peak_is_compared_by_its_size_and_not_by_its_moment() -> None:
+    columns = (
+        ResultColumn("what", key=True),
+        ResultColumn("bytes", "bytes", merge="max"),
+        ResultColumn("at_ns", "ns", "reached at"),
+    )
+    results = [
+        Result("x", [ResultTable("memory", pl.DataFrame({"what": ["peak"], "bytes": [size], "at_ns": [at]}), columns)])
+        for size, at in ((100, 9), (150, 5))
+    ]
+    (comparison,) = diff(*results).comparisons
+    assert comparison.column.name == "bytes"
+    assert comparison.both["delta"].to_list() == [50]
+
+
 def test_a_table_of_one_side_only_is_said() -> None:
     other = Result("x", [ResultTable("other", pl.DataFrame({"op": ["a"]}), (ResultColumn("op", key=True),))])
     assert [finding.text for finding in diff(result(BEFORE), other).findings] == [
