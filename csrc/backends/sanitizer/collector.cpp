@@ -29,9 +29,10 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-// Page bitmaps may take an eighth of the memory for results, so that several launches fit.
+// The page bitmaps of a launch may take a part of the memory for results, so that many launches fit: 8 MiB of 256, which
+// is 256 GiB of memory objects.
 uint32_t max_page_words(const Selection& selection) {
-  return static_cast<uint32_t>(std::min<size_t>(selection.buffer_bytes / 8 / sizeof(uint32_t), UINT32_MAX / 2));
+  return static_cast<uint32_t>(std::min<size_t>(selection.buffer_bytes / 32 / sizeof(uint32_t), UINT32_MAX / 2));
 }
 
 uint32_t features_of(const Selection& selection) {

@@ -261,12 +261,16 @@ void Launches::stream_destroyed(Sanitizer_StreamHandle stream) {
 }
 
 void Launches::finish() {
+  make_current(context_);
+  wait_and_read();
+}
+
+void Launches::wait_and_read() {
   std::set<Sanitizer_StreamHandle> streams;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [token, flight] : in_flight_) streams.insert(flight.launch.stream);
   }
-  make_current(context_);
   Sanitizer_StreamHandle any = nullptr;
   SanitizerResult result = library().call.sanitizerGetStreamHandle(context_, nullptr, &any);
   for (const Sanitizer_StreamHandle stream : streams) {
@@ -279,8 +283,7 @@ void Launches::finish() {
 }
 
 void Launches::context_destroyed() {
-  Sanitizer_StreamHandle any = nullptr;
-  if (library().call.sanitizerGetStreamHandle(context_, nullptr, &any) == SANITIZER_SUCCESS) harvest(any, true);
+  wait_and_read();  // as the destruction itself would
   std::lock_guard lock(mutex_);
   if (!in_flight_.empty()) {
     lose(static_cast<int64_t>(in_flight_.size()), "the context was destroyed before these launches ended");
@@ -311,7 +314,7 @@ void Launches::read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream)
   });
   size_t largest = 0;
   for (const Flight& flight : flights) largest = std::max(largest, flight.slot.slab->slot_bytes);
-  Staging staging(*this, std::max(largest, std::min(kStagingBytes, largest * flights.size())));
+  Staging staging(*this, std::max(largest, kStagingBytes));
   for (size_t first = 0; first < flights.size();) first += read_run(flights, first, stream, staging.data());
   library().call.sanitizerStreamSynchronize(stream);  // of the zeroing: the slots may go to any stream next
 }

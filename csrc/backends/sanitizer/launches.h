@@ -57,7 +57,7 @@ class Launches {
 
   // Waits for every stream that has launches, and reads them. On a thread that may be abandoned.
   void finish();
-  // The context is about to go: what is complete is read, the rest is lost.
+  // The context is about to go: what can be read is.
   void context_destroyed();
 
  private:
@@ -88,6 +88,7 @@ class Launches {
   Slot slot_for(size_t bytes, Sanitizer_StreamHandle stream);
   Slot take_slot(size_t bytes);
   bool upload(Flight& flight);
+  void wait_and_read();
   void complete(const Sanitizer_StreamHandle* stream);
   void harvest(Sanitizer_StreamHandle stream, bool now);
   void read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream);

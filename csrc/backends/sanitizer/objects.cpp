@@ -1,7 +1,6 @@
 #include "backends/sanitizer/objects.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace pasta::sanitizer {
 namespace {
@@ -22,15 +21,18 @@ void append(Snapshot& snapshot, const MemoryObject& object, uint64_t begin, uint
   snapshot.pieces.push_back({object.object_id, begin - object.begin});
 }
 
-// Gives bitmaps to the ranges, smallest first, as long as they fit.
-void place_pages(Snapshot& snapshot, uint32_t max_words) {
-  std::vector<size_t> order(snapshot.ranges.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+// Gives bitmaps to the ranges, smallest first, as long as they fit. Reservations get none: they are as large as the
+// address space allows, and most of them is never used.
+void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t max_words) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < snapshot.ranges.size(); ++i) {
+    if (!reserved[i]) order.push_back(i);
+  }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return words(snapshot.ranges[a]) < words(snapshot.ranges[b]);
   });
   uint64_t used = 0;
-  std::vector<bool> tracked(order.size());
+  std::vector<bool> tracked(snapshot.ranges.size());
   for (const size_t i : order) {
     used += words(snapshot.ranges[i]);
     if (used > max_words) {
@@ -90,23 +92,26 @@ std::shared_ptr<const Snapshot> MemoryObjects::snapshot() {
 
 std::shared_ptr<const Snapshot> MemoryObjects::build() const {
   auto snapshot = std::make_shared<Snapshot>();
+  std::vector<bool> reserved;
+  const auto add = [&](const MemoryObject& object, uint64_t begin, uint64_t end, bool reservation) {
+    append(*snapshot, object, begin, end);
+    reserved.resize(snapshot->ranges.size(), reservation);
+  };
   auto object = objects_.begin();
   for (const auto& [begin, reservation] : reservations_) {
     for (; object != objects_.end() && object->second.end <= begin; ++object) {
-      append(*snapshot, object->second, object->first, object->second.end);
+      add(object->second, object->first, object->second.end, false);
     }
     uint64_t at = begin;
     for (; object != objects_.end() && object->first < reservation.end; ++object) {
-      append(*snapshot, reservation, at, object->first);
-      append(*snapshot, object->second, object->first, object->second.end);
+      add(reservation, at, object->first, true);
+      add(object->second, object->first, object->second.end, false);
       at = object->second.end;
     }
-    append(*snapshot, reservation, at, reservation.end);
+    add(reservation, at, reservation.end, true);
   }
-  for (; object != objects_.end(); ++object) {
-    append(*snapshot, object->second, object->first, object->second.end);
-  }
-  place_pages(*snapshot, max_page_words_);
+  for (; object != objects_.end(); ++object) add(object->second, object->first, object->second.end, false);
+  place_pages(*snapshot, reserved, max_page_words_);
   return snapshot;
 }
 

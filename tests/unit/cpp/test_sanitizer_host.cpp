@@ -82,8 +82,9 @@ void test_reservation_is_cut_around_objects() {
   }
   CHECK(ranges[3].begin == 13 * kMiB && ranges[3].end == 19 * kMiB && snapshot->pieces[3].offset == 3 * kMiB);
   CHECK(objects.find(15 * kMiB)->object_id == 9 && objects.find(12 * kMiB)->object_id == 2);
-  // 4 KiB pages in words of 32, 2 MiB blocks: sizes 1, 2, 1, 6 and 1 MiB.
-  CHECK(snapshot->page_words == 8 * 11 && snapshot->block_count == 1 + 1 + 1 + 3 + 1);
+  // 4 KiB pages in words of 32, 2 MiB blocks, of the objects only: 1 MiB each.
+  CHECK(snapshot->page_words == 3 * 8 && snapshot->block_count == 3);
+  CHECK(ranges[1].page_word == nvidia::kUntracked && ranges[2].page_word == 8 && !snapshot->pages_left_out);
 }
 
 void test_the_largest_objects_go_without_pages() {
