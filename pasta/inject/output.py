@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pasta.errors import PastaError
+from pasta.program import program_name
 
 #: Left to the injected process, where ranks and environments differ.
 _PER_PROCESS = re.compile(r"%(p|r|l|q\{)")
@@ -19,11 +20,7 @@ _PER_PROCESS = re.compile(r"%(p|r|l|q\{)")
 
 def default_name(command: Sequence[str], pid: int) -> str:
     """Return the default output for ``command``: the script's or program's name and the target's pid."""
-    names = [Path(word).name for word in command if word]
-    name = names[0] if names else "pasta"
-    if name.startswith("python"):
-        name = next((n for n in names[1:] if not n.startswith("-")), name)
-    stem = name.removesuffix(".py").replace("%", "%%") or "pasta"
+    stem = program_name(command).removesuffix(".py") or "pasta"
     return f"{stem}-{pid}.pasta"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 import polars as pl
 
+from pasta.program import program_name
 from pasta.tools.base import TraceView
 from pasta.tools.result import Finding, Result
 
@@ -16,7 +16,6 @@ _LOSS_COLUMNS = ("start_ns", "end_ns", "source", "table", "records", "cause", "r
 #: The finding of a tool that had nothing to look at.
 NO_DATA = "no-data"
 
-_INTERPRETERS = ("python", "bash", "sh", "env")
 
 
 def header(trace: TraceView) -> list[str]:
@@ -36,14 +35,7 @@ def _program(trace: TraceView) -> str:
     if command is None and "process" in trace.present:
         first = trace.table("process").sort("start_ns").select("command").drop_nulls().head(1).collect()
         command = first.item() if first.height else None
-    words = _words(command)
-    if not words:
-        return ""
-    name = PurePath(words[0]).name
-    if name.rstrip("0123456789.") in _INTERPRETERS:
-        script = next((word for word in words[1:] if not word.startswith("-")), None)
-        return PurePath(script).name if script else name
-    return name
+    return program_name(_words(command))
 
 
 def _words(command: Any) -> list[str]:
