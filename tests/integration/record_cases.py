@@ -95,7 +95,7 @@ OPTIONS = [
     Case("pasta record -o t -c range -p never -- mark 2>&1 | grep -c 'with losses'", out="^1\n$"),
     # Command line over environment over file over default.
     Case(
-        "printf '[record]\\noutput = \"f\"\\nquiet = true\\n' > c.toml; pasta record --config c.toml -- mark; ls *.pasta",
+        "printf '[record]\\noutput = \"f\"\\n' > c.toml; pasta record -q --config c.toml -- mark; ls *.pasta",
         out="^f.pasta\n$",
     ),
     Case(
@@ -121,7 +121,7 @@ PROCESSES = [
     Case(f"{QUIET} -- sh -c 'exec mark 4'", rc=4),
     # A daemon goes on writing into a directory that is a trace all the while.
     Case(
-        f"{QUIET} -- python -c 'import daemon_for_test' ; pasta info t.pasta | head -1; echo go > fifo; cat done",
+        "pasta record -o t.pasta -- python -c 'import daemon_for_test' ; pasta info t.pasta | head -1; echo go > fifo; cat done",
         out=r"(?s)^python.*finished\n$",
         err="still run",
     ),
