@@ -1,6 +1,6 @@
-// The OpenCL door of loaders with layers (cl_loader_layers 1.0: the Khronos loader, ocl-icd): they load the
-// libraries named in OPENCL_LAYERS and call what these functions give them. The types are written out because not
-// every set of OpenCL headers has cl_layer.h.
+// The OpenCL door of loaders with layers (cl_loader_layers 1.0: the Khronos loader, ocl-icd): they
+// load the libraries named in OPENCL_LAYERS and call what these functions give them. The types are
+// written out because not every set of OpenCL headers has cl_layer.h.
 #include <cstring>
 
 #include "backends/opencl/dispatch.h"
@@ -24,7 +24,8 @@ cl_int answer(const void* value, size_t bytes, size_t capacity, void* out, size_
 
 }  // namespace
 
-PASTA_EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_uint which, size_t capacity, void* value, size_t* bytes) {
+PASTA_EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_uint which, size_t capacity, void* value,
+                                               size_t* bytes) {
   constexpr char name[] = "pasta";
   switch (which) {
     case kLayerApiVersion:
@@ -37,8 +38,8 @@ PASTA_EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_uint which, size_t capacity, v
 }
 
 // Called by loaders before the Khronos loader of 2024.
-PASTA_EXPORT cl_int CL_API_CALL clInitLayer(cl_uint entries, const void* target, cl_uint* layer_entries,
-                                            const void** layer) {
+PASTA_EXPORT cl_int CL_API_CALL clInitLayer(cl_uint entries, const void* target,
+                                            cl_uint* layer_entries, const void** layer) {
   if (target == nullptr || layer_entries == nullptr || layer == nullptr) return CL_INVALID_VALUE;
   // A loader without this layer runs the program as it is.
   if (!pasta::wants_recording()) return CL_INVALID_OPERATION;
@@ -46,9 +47,9 @@ PASTA_EXPORT cl_int CL_API_CALL clInitLayer(cl_uint entries, const void* target,
   return *layer != nullptr ? CL_SUCCESS : CL_INVALID_OPERATION;
 }
 
-PASTA_EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint entries, const void* target,
-                                                          cl_uint* layer_entries, const void** layer,
-                                                          const cl_ulong* /*properties: none are defined*/) {
+PASTA_EXPORT cl_int CL_API_CALL
+clInitLayerWithProperties(cl_uint entries, const void* target, cl_uint* layer_entries,
+                          const void** layer, const cl_ulong* /*properties: none are defined*/) {
   return clInitLayer(entries, target, layer_entries, layer);
 }
 

@@ -31,7 +31,8 @@ void emit_alloc(AllocAction action, const MemoryObject& object, const ApiCall* c
 void CL_CALLBACK on_destruction(cl_mem handle, void*) {
   if (!recording()) return;
   guard([&] {
-    if (const auto object = state().memory.take(handle)) emit_alloc(AllocAction::free, *object, nullptr);
+    if (const auto object = state().memory.take(handle))
+      emit_alloc(AllocAction::free, *object, nullptr);
   });
 }
 
@@ -52,12 +53,14 @@ void add_memory(Entry allocator, const ApiCall& call, cl_context context, cl_mem
   object.kind = memory_kind(type, parent);
   object.allocator = allocator;
   if (object.kind == MemoryKind::image) {
-    object.element_bytes =
-        static_cast<uint32_t>(query<size_t>(next(handle).clGetImageInfo, handle, CL_IMAGE_ELEMENT_SIZE, 0));
+    object.element_bytes = static_cast<uint32_t>(
+        query<size_t>(next(handle).clGetImageInfo, handle, CL_IMAGE_ELEMENT_SIZE, 0));
   }
-  // With CL_MEM_USE_HOST_PTR the object is the program's memory; elsewhere the API tells no address.
+  // With CL_MEM_USE_HOST_PTR the object is the program's memory; elsewhere the API tells no
+  // address.
   const auto flags = query<cl_mem_flags>(info, handle, CL_MEM_FLAGS, 0);
-  if (flags & CL_MEM_USE_HOST_PTR) object.address = address_of(query<void*>(info, handle, CL_MEM_HOST_PTR, nullptr));
+  if (flags & CL_MEM_USE_HOST_PTR)
+    object.address = address_of(query<void*>(info, handle, CL_MEM_HOST_PTR, nullptr));
   if (parent != nullptr) object.parent_id = find_memory(parent).object_id;
   if (const auto known = find_context(context)) {
     object.context_id = known->id;
@@ -66,13 +69,14 @@ void add_memory(Entry allocator, const ApiCall& call, cl_context context, cl_mem
   emit_alloc(AllocAction::alloc, object, &call);
   // Known before the driver can tell us of its end.
   state().memory.set(handle, object);
-  if (next(handle).clSetMemObjectDestructorCallback(handle, on_destruction, nullptr) != CL_SUCCESS) {
+  if (next(handle).clSetMemObjectDestructorCallback(handle, on_destruction, nullptr) !=
+      CL_SUCCESS) {
     report_loss("opencl", "alloc", 1, "the driver does not tell when a memory object is destroyed");
   }
 }
 
-void add_pointer(Entry allocator, const ApiCall& call, cl_context context, cl_device_id device, MemoryKind kind,
-                 const void* pointer, size_t bytes) {
+void add_pointer(Entry allocator, const ApiCall& call, cl_context context, cl_device_id device,
+                 MemoryKind kind, const void* pointer, size_t bytes) {
   MemoryObject object;
   object.object_id = next_id();
   object.address = address_of(pointer);

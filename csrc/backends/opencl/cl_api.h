@@ -1,4 +1,5 @@
-// The OpenCL headers, always included through here: every version's functions, deprecated ones included.
+// The OpenCL headers, always included through here: every version's functions, deprecated ones
+// included.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300

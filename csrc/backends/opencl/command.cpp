@@ -15,7 +15,8 @@ Command::Command(Entry entry, cl_command_queue queue, cl_event* event, bool want
 void Command::emit_without_times(const CommandRecord& record) {
   emit_untimed(record, call_.start_ns());
   if (queue_->profiled) {
-    report_loss("opencl", "", 1, "no times: too many commands waited for their end", "call clFinish now and then");
+    report_loss("opencl", "", 1, "no times: too many commands waited for their end",
+                "call clFinish now and then");
   } else {
     report_loss("opencl", "", 1, "no times: the driver made the queue without profiling");
   }

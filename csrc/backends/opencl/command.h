@@ -1,5 +1,5 @@
-// One command that the program enqueues: asks for an event where the program gave none, and keeps what is known
-// about the command until its times can be read.
+// One command that the program enqueues: asks for an event where the program gave none, and keeps
+// what is known about the command until its times can be read.
 //
 //   Command command(Entry::clEnqueueFillBuffer, queue, event, state().wants_fills);
 //   const cl_int result = function(queue, ..., command.event());
@@ -26,8 +26,8 @@ class Command {
   // What to give the runtime as the event to return.
   cl_event* event() { return event_; }
 
-  // The call returned `result`, which is returned. `describe(queue)` makes the record without what all have in
-  // common; it is called only when there is a row to write.
+  // The call returned `result`, which is returned. `describe(queue)` makes the record without what
+  // all have in common; it is called only when there is a row to write.
   template <class Describe>
   cl_int finish(cl_int result, Describe&& describe) noexcept {
     const int64_t after_ns = call_.finish(result);
@@ -60,7 +60,8 @@ class Command {
 
   void emit_without_times(const CommandRecord& record);
 
-  // A blocking copy or map has ended when it returns, and in a queue in order so has what came before.
+  // A blocking copy or map has ended when it returns, and in a queue in order so has what came
+  // before.
   static bool has_waited(const MemcpyRecord& row) { return row.asynchronous == Bool::no; }
   template <class Record>
   static bool has_waited(const Record&) {

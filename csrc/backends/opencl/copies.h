@@ -16,8 +16,9 @@ inline MemoryObject host_memory() {
 }
 
 // A copy that `queue` makes; memory of a context is then used on the queue's device.
-inline MemcpyRecord copy_record(const Queue& queue, MemcpyKind kind, int64_t bytes, const MemoryObject& source,
-                                const MemoryObject& destination, bool blocking) {
+inline MemcpyRecord copy_record(const Queue& queue, MemcpyKind kind, int64_t bytes,
+                                const MemoryObject& source, const MemoryObject& destination,
+                                bool blocking) {
   MemcpyRecord row;
   row.kind = kind;
   row.bytes = bytes;
@@ -33,12 +34,14 @@ inline MemcpyRecord copy_record(const Queue& queue, MemcpyKind kind, int64_t byt
 
 inline MemcpyRecord copy_record(const Queue& queue, int64_t bytes, const MemoryObject& source,
                                 const MemoryObject& destination, bool blocking) {
-  return copy_record(queue, copy_kind(source.kind, destination.kind), bytes, source, destination, blocking);
+  return copy_record(queue, copy_kind(source.kind, destination.kind), bytes, source, destination,
+                     blocking);
 }
 
-// A migration moves objects to the queue's device, or to the host; nothing when their content may be lost.
-inline MemcpyRecord migration_record(const Queue& queue, cl_mem_migration_flags flags, int64_t bytes,
-                                     const MemoryObject& object) {
+// A migration moves objects to the queue's device, or to the host; nothing when their content may
+// be lost.
+inline MemcpyRecord migration_record(const Queue& queue, cl_mem_migration_flags flags,
+                                     int64_t bytes, const MemoryObject& object) {
   if (flags & CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED) bytes = 0;
   if (flags & CL_MIGRATE_MEM_OBJECT_HOST) {
     return copy_record(queue, MemcpyKind::d2h, bytes, object, host_memory(), false);

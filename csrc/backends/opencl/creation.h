@@ -1,4 +1,5 @@
-// A call that makes an object and returns it, with its error code in an argument that the program may leave out.
+// A call that makes an object and returns it, with its error code in an argument that the program
+// may leave out.
 #pragma once
 
 #include "backends/opencl/api_call.h"
@@ -9,7 +10,8 @@ namespace pasta::opencl {
 
 class Creation {
  public:
-  Creation(Entry entry, cl_int* error) : call_(entry), error_(error != nullptr ? error : &own_error_) {}
+  Creation(Entry entry, cl_int* error)
+      : call_(entry), error_(error != nullptr ? error : &own_error_) {}
 
   // What to give the runtime for its error code.
   cl_int* error() { return error_; }

@@ -1,10 +1,10 @@
 // Places a device's profiling clock on the session's clock, from the launches themselves.
 //
-// The runtime reads the device clock (CL_PROFILING_COMMAND_QUEUED) inside the enqueue call, so that reading lies
-// between the host's readings before and after the call: each command bounds the offset between the clocks to a
-// window of a microsecond or so, and costs no call of its own. The offset is moved into each new window only as
-// far as it must: it converges on a constant offset, follows drift, and survives a clock that jumps. Nothing is
-// assumed about which clock the device uses.
+// The runtime reads the device clock (CL_PROFILING_COMMAND_QUEUED) inside the enqueue call, so that
+// reading lies between the host's readings before and after the call: a command bounds the offset
+// between the clocks to a window of a microsecond or so. The offset is moved into each new window
+// only as far as it must: it converges on a constant offset, follows drift, and survives a clock
+// that jumps. Nothing is assumed about which clock the device uses.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@ namespace pasta::opencl {
 
 class DeviceClock {
  public:
-  // True when a command whose enqueue call began and returned at these times is worth a reading: nothing is known,
-  // its window is narrower than the last one, or so much time has passed that the clocks may have drifted (by 50 ns,
-  // at 50 parts in a million). So a command is placed wrong by less than its own call took, and by the drift.
+  // True when a command whose enqueue call began and returned at these times is worth a reading:
+  // nothing is known, its window is narrower than the last one, or so much time has passed that the
+  // clocks may have drifted (by 50 ns, at 50 parts in a million). So a command is placed wrong by
+  // less than its own call took, and by the drift.
   bool wants(int64_t before_ns, int64_t after_ns) const {
     return !known_ || after_ns - before_ns < error_ns_ || before_ns - last_ns_ >= kIntervalNs ||
            before_ns < last_ns_;

@@ -17,10 +17,16 @@ bool has_extension(const std::string& extensions, const std::string& name) {
 
 StringId intern_known(const std::string& text) { return text.empty() ? StringId{} : intern(text); }
 
-int32_t to_count(cl_uint value) { return value == 0 || value > INT32_MAX ? kNullI32 : static_cast<int32_t>(value); }
-int64_t to_bytes(cl_ulong value) { return value == 0 || value > INT64_MAX ? kNullI64 : static_cast<int64_t>(value); }
+int32_t to_count(cl_uint value) {
+  return value == 0 || value > INT32_MAX ? kNullI32 : static_cast<int32_t>(value);
+}
+int64_t to_bytes(cl_ulong value) {
+  return value == 0 || value > INT64_MAX ? kNullI64 : static_cast<int64_t>(value);
+}
 
-int32_t to_khz(cl_uint mhz) { return mhz == 0 || mhz > INT32_MAX / 1000 ? kNullI32 : static_cast<int32_t>(mhz * 1000); }
+int32_t to_khz(cl_uint mhz) {
+  return mhz == 0 || mhz > INT32_MAX / 1000 ? kNullI32 : static_cast<int32_t>(mhz * 1000);
+}
 
 }  // namespace
 
@@ -59,7 +65,8 @@ DeviceRecord describe_device(cl_device_id device, int32_t id) {
   }
   if (has_extension(extensions, "cl_khr_pci_bus_info")) {
     constexpr cl_uint unknown = ~cl_uint{0};
-    const auto pci = query<cl_device_pci_bus_info_khr>(info, device, CL_DEVICE_PCI_BUS_INFO_KHR, {unknown, 0, 0, 0});
+    const auto pci = query<cl_device_pci_bus_info_khr>(info, device, CL_DEVICE_PCI_BUS_INFO_KHR,
+                                                       {unknown, 0, 0, 0});
     if (pci.pci_domain != unknown) {
       row.pci = intern(pci_text(pci.pci_domain, pci.pci_bus, pci.pci_device, pci.pci_function));
     }

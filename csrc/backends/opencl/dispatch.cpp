@@ -29,7 +29,8 @@ std::atomic<const Dispatch*> g_layer{nullptr};
 PatchedTable g_patched[kMaxTables];
 std::atomic<int> g_patched_count{0};
 
-// A driver of cl_khr_icd 2.0 marks its table with this; the functions are then in a table of the loader.
+// A driver of cl_khr_icd 2.0 marks its table with this; the functions are then in a table of the
+// loader.
 constexpr uintptr_t kIcd2Tag = 0x434C3331;
 
 // Number of leading entries that a driver of this OpenCL version has at least.
@@ -82,8 +83,8 @@ bool layer_is_open() { return g_layer.load(std::memory_order_acquire) != nullptr
 
 const Dispatch* open_layer(const void* target, cl_uint entries, cl_uint* usable) {
   std::lock_guard lock(g_mutex);
-  // A second loader in the process: the first one's functions serve both, since they go by the object's own
-  // table. What depends on a loader's list of platforms is not wrapped.
+  // A second loader in the process: the first one's functions serve both, since they go by the
+  // object's own table. What depends on a loader's list of platforms is not wrapped.
   if (g_patched_count.load() > 0) return nullptr;
   const size_t count = entries < kDispatchEntries ? entries : kDispatchEntries;
   if (g_layer.load() == nullptr) {
@@ -98,8 +99,9 @@ const Dispatch* open_layer(const void* target, cl_uint entries, cl_uint* usable)
 }
 
 void close_layer() {
-  // The wrappers may still be called by what is left of the program; the driver's functions are pinned with
-  // their loader, so they can go on calling them. Our own calls stop: see forget_objects().
+  // The wrappers may still be called by what is left of the program; the driver's functions are
+  // pinned with their loader, so they can go on calling them. Our own calls stop: see
+  // forget_objects().
   forget_objects();
 }
 
@@ -112,13 +114,15 @@ bool patch_platform(cl_platform_id platform) {
     if (g_patched[i].address == table) return true;
   }
   if (count == kMaxTables || reinterpret_cast<uintptr_t>(table[0]) == kIcd2Tag) {
-    report_loss("opencl", "", kNullI64, "the driver's functions cannot be reached without an OpenCL layer",
+    report_loss("opencl", "", kNullI64,
+                "the driver's functions cannot be reached without an OpenCL layer",
                 "use a loader that supports OPENCL_LAYERS (ocl-icd, the Khronos loader)");
     return false;
   }
   char version[128] = {};
   const auto get_info = reinterpret_cast<decltype(Dispatch::clGetPlatformInfo)>(table[1]);
-  if (get_info(platform, CL_PLATFORM_VERSION, sizeof(version) - 1, version, nullptr) != CL_SUCCESS) return false;
+  if (get_info(platform, CL_PLATFORM_VERSION, sizeof(version) - 1, version, nullptr) != CL_SUCCESS)
+    return false;
   const size_t entries = entries_of_version(version_number(version));
 
   PatchedTable& patched = g_patched[count];

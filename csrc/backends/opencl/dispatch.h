@@ -1,6 +1,6 @@
 // The functions of OpenCL as a table, and the two ways in which our wrappers get in front of them.
 //
-//   layer: a loader hands us the table that it would have called, we hand it the table to call instead
+//   layer: a loader hands us the table that it would have called, we hand it the one to call instead
 //   patch: we overwrite the entries of a driver's own table, which all its objects point at
 //
 // Whichever comes first is the only one in a process: no call is seen twice.
@@ -23,12 +23,13 @@ struct Dispatch {
 
 inline constexpr size_t kDispatchEntries = sizeof(Dispatch) / sizeof(void*);
 
-// The table to call for `handle` (any OpenCL object; null is the first platform's), our wrappers left out.
-// Valid once a door was opened. Entries that the driver or the loader does not have are null.
+// The table to call for `handle` (any OpenCL object; null is the first platform's), our wrappers
+// left out. Valid once a door was opened. Entries that the driver or the loader does not have are
+// null.
 const Dispatch& next(const void* handle);
 
-// Layer: `target` has `entries` entries. Returns our table (null entries: "keep the target's") and how many of
-// its entries the loader may use, or null when calls are caught in another way already.
+// Layer: `target` has `entries` entries. Returns our table (null entries: "keep the target's") and
+// how many of its entries the loader may use, or null when calls are caught in another way already.
 const Dispatch* open_layer(const void* target, cl_uint entries, cl_uint* usable);
 
 // The loader that opened the layer goes away: nothing of it may be called any more.

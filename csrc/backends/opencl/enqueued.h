@@ -1,6 +1,7 @@
-// The wrapper of a function that enqueues a command, made from the one thing that differs: what its record says.
+// The wrapper of a function that enqueues a command, made from the one thing that differs: what its
+// record says.
 //
-//   MemsetRecord fill_buffer(const Queue& queue, cl_mem buffer, ...) { ... }   // the arguments of the function
+//   MemsetRecord fill_buffer(const Queue& queue, cl_mem buffer, ...) { ... }  // as the function's
 //   table.clEnqueueFillBuffer = PASTA_ENQUEUED(clEnqueueFillBuffer, fill_buffer);
 #pragma once
 
@@ -20,7 +21,8 @@ bool wants() {
   if constexpr (std::is_same_v<Record, KernelRecord>) return state().wants_kernels;
 }
 
-// Where a wrapper finds the function that it stands in front of: in the table of the queue's runtime.
+// Where a wrapper finds the function that it stands in front of: in the table of the queue's
+// runtime.
 template <auto Member>
 struct InTable {
   static auto find(cl_command_queue queue) { return next(queue).*Member; }
@@ -40,8 +42,10 @@ struct Enqueued<Source, entry, describe, cl_int(CL_API_CALL*)(cl_command_queue, 
     cl_event*& event = std::get<sizeof...(Arguments) - 1>(passed);
     Command command(entry, queue, event, wants<Record>());
     event = command.event();
-    const cl_int result = std::apply([&](Arguments... each) { return function(queue, each...); }, passed);
-    return command.finish(result, [&](const Queue& known) { return describe(known, arguments...); });
+    const cl_int result =
+        std::apply([&](Arguments... each) { return function(queue, each...); }, passed);
+    return command.finish(result,
+                          [&](const Queue& known) { return describe(known, arguments...); });
   }
 };
 

@@ -47,7 +47,8 @@ struct Traced<Member, entry, Result(CL_API_CALL*)(First, Rest...)> {
       function(first, rest...);
       call.finish(CL_SUCCESS);
     } else {
-      // Functions that return an object put their error code elsewhere; an object that is not there failed.
+      // Functions that return an object put their error code elsewhere; an object that is not there
+      // failed.
       const Result result = function(first, rest...);
       if constexpr (std::is_same_v<Result, cl_int>) {
         call.finish(result);
@@ -71,8 +72,8 @@ void wrap_generic(Dispatch& table) {
   const auto wanted = [&](Interest interest) {
     return interest == Interest::call ? calls : interest == Interest::query && queries;
   };
-#define PASTA_CL(version, interest, name) \
-  if (wanted(Interest::interest)) {       \
+#define PASTA_CL(version, interest, name)                                        \
+  if (wanted(Interest::interest)) {                                              \
     Traced<&Dispatch::name, Entry::name, decltype(Dispatch::name)>::fill(table); \
   }
 #define PASTA_CL_SLOT(version, name)

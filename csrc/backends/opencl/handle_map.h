@@ -1,4 +1,5 @@
-// What is known about an OpenCL object, by its handle. Lookups happen on every launch, from any thread.
+// What is known about an OpenCL object, by its handle. Lookups happen on every launch, from any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,9 @@
 
 namespace pasta::opencl {
 
-// An entry stays until its handle is used again: drivers keep an object alive beyond its last release (events
-// keep their queue), and addresses are reused, so the map stays as small as the program's heap.
+// An entry stays until its handle is used again: drivers keep an object alive beyond its last
+// release (events keep their queue), and addresses are reused, so the map stays as small as the
+// program's heap.
 template <class Value>
 class HandleMap {
  public:

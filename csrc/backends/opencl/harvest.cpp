@@ -28,7 +28,8 @@ bool read_time(const Dispatch& cl, cl_event event, cl_profiling_info which, cl_u
 }
 
 bool read_times(const Dispatch& cl, cl_event event, Observation& seen) {
-  // END first: while a command runs, that is the only question. A command that never started has START 0.
+  // END first: while a command runs, that is the only question. A command that never started has
+  // START 0.
   return read_time(cl, event, CL_PROFILING_COMMAND_END, seen.end) &&
          read_time(cl, event, CL_PROFILING_COMMAND_START, seen.start) &&
          read_time(cl, event, CL_PROFILING_COMMAND_SUBMIT, seen.submitted) && seen.start != 0 &&
@@ -41,13 +42,15 @@ Observation observe(cl_event event, bool queued_too) {
   Observation seen{};
   bool timed = read_times(cl, event, seen);
   if (!timed) {
-    const auto status = query<cl_int>(cl.clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_COMPLETE);
+    const auto status =
+        query<cl_int>(cl.clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_COMPLETE);
     seen.status = status;
     seen.outcome = status > CL_COMPLETE ? Outcome::running : Outcome::failed;
     if (status != CL_COMPLETE) return seen;
     timed = read_times(cl, event, seen);  // it may have ended between the two questions
   }
-  if (timed && queued_too) timed = read_time(cl, event, CL_PROFILING_COMMAND_QUEUED, seen.queued) && seen.queued != 0;
+  if (timed && queued_too)
+    timed = read_time(cl, event, CL_PROFILING_COMMAND_QUEUED, seen.queued) && seen.queued != 0;
   seen.outcome = timed ? Outcome::timed : Outcome::untimed;
   return seen;
 }
@@ -82,13 +85,15 @@ void observe_clock(DeviceClock& clock, const PendingCommand& command, const Obse
   clock.observe(static_cast<int64_t>(seen.queued), command.before_ns, command.after_ns);
 }
 
-// The rows of commands that have times, placed on the session's clock. The clock sees all readings before the first
-// row is written, so that a queue's first commands are placed as well as its last; then each once more, so that
-// every row lies in its own window even while the clocks drift.
-void emit_timed(Device& device, CommandList& commands, const std::vector<Observation>& observations) {
+// The rows of commands that have times, placed on the session's clock. The clock sees all readings
+// before the first row is written, so that a queue's first commands are placed as well as its last;
+// then each once more, so that every row lies in its own window even while the clocks drift.
+void emit_timed(Device& device, CommandList& commands,
+                const std::vector<Observation>& observations) {
   std::lock_guard lock(device.clock_mutex);
   DeviceClock& clock = device.clock;
-  for (size_t i = 0; i < observations.size(); ++i) observe_clock(clock, commands[i], observations[i]);
+  for (size_t i = 0; i < observations.size(); ++i)
+    observe_clock(clock, commands[i], observations[i]);
   for (size_t i = 0; i < observations.size(); ++i) {
     const Observation& seen = observations[i];
     if (seen.outcome != Outcome::timed) continue;
@@ -114,8 +119,10 @@ void emit_lost(const PendingCommand& command, const Observation& seen) {
   }
 }
 
-// Looks at the commands; `to_first_running`: none behind the first one that runs is expected to have ended.
-std::vector<Observation> observe_commands(Queue& queue, const CommandList& commands, bool to_first_running) {
+// Looks at the commands; `to_first_running`: none behind the first one that runs is expected to
+// have ended.
+std::vector<Observation> observe_commands(Queue& queue, const CommandList& commands,
+                                          bool to_first_running) {
   DeviceClock clock;
   {
     std::lock_guard lock(queue.device->clock_mutex);
@@ -125,7 +132,8 @@ std::vector<Observation> observe_commands(Queue& queue, const CommandList& comma
   observations.reserve(commands.size());
   for (size_t i = 0; i < commands.size(); ++i) {
     const PendingCommand& command = commands[i];
-    observations.push_back(observe(command.event, clock.wants(command.before_ns, command.after_ns)));
+    observations.push_back(
+        observe(command.event, clock.wants(command.before_ns, command.after_ns)));
     observe_clock(clock, command, observations.back());
     if (to_first_running && observations.back().outcome == Outcome::running) break;
   }
@@ -164,7 +172,8 @@ void abandon(Queue& queue) {
   CommandList commands = queue.pending.take();
   for (size_t i = 0; i < commands.size(); ++i) {
     const PendingCommand& command = commands[i];
-    lose(command, "the command had not ended when the recording did", "wait for it (clFinish) before the end");
+    lose(command, "the command had not ended when the recording did",
+         "wait for it (clFinish) before the end");
     next(command.event).clReleaseEvent(command.event);
   }
   commands.remove_front(commands.size());

@@ -15,8 +15,8 @@ void emit_untimed(const CommandRecord& record, int64_t queued_ns);
 // Writes what has ended by now; waits for nothing.
 void harvest(Queue& queue);
 
-// Writes what ends until `deadline_ns` in any queue; then writes the rest without times, as a loss. Gives up early
-// when nothing moves (a command behind a user event that nobody sets).
+// Writes what ends until `deadline_ns` in any queue; then writes the rest without times, as a loss.
+// Gives up early when nothing moves (a command behind a user event that nobody sets).
 void harvest_all(int64_t deadline_ns);
 
 }  // namespace pasta::opencl

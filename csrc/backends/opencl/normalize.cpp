@@ -6,7 +6,9 @@
 namespace pasta::opencl {
 namespace {
 
-int32_t to_i32(uint64_t value) { return value <= INT32_MAX ? static_cast<int32_t>(value) : kNullI32; }
+int32_t to_i32(uint64_t value) {
+  return value <= INT32_MAX ? static_cast<int32_t>(value) : kNullI32;
+}
 
 }  // namespace
 
@@ -18,7 +20,8 @@ int64_t region_bytes(const size_t region[3], size_t element_bytes) {
   return to_signed(bytes);
 }
 
-Geometry geometry(cl_uint dimensions, const size_t* global, const size_t* local, const size_t* required) {
+Geometry geometry(cl_uint dimensions, const size_t* global, const size_t* local,
+                  const size_t* required) {
   Geometry result;
   if (global == nullptr || dimensions < 1 || dimensions > 3) return result;
   const size_t* block = local != nullptr ? local : required;

@@ -33,12 +33,13 @@ std::shared_ptr<Context> make_context(cl_context handle) {
     const std::shared_ptr<Device> known = find_device(device);
     if (devices.size() == 1) context->device_id = known->id;
   }
-  context->platform =
-      query<cl_platform_id>(next(devices[0]).clGetDeviceInfo, devices[0], CL_DEVICE_PLATFORM, nullptr);
+  context->platform = query<cl_platform_id>(next(devices[0]).clGetDeviceInfo, devices[0],
+                                            CL_DEVICE_PLATFORM, nullptr);
   return context;
 }
 
-std::shared_ptr<Queue> make_queue(cl_command_queue handle, bool hides_profiling, QueueProperties properties) {
+std::shared_ptr<Queue> make_queue(cl_command_queue handle, bool hides_profiling,
+                                  QueueProperties properties) {
   const auto info = next(handle).clGetCommandQueueInfo;
   const auto device = query<cl_device_id>(info, handle, CL_QUEUE_DEVICE, nullptr);
   const auto context = query<cl_context>(info, handle, CL_QUEUE_CONTEXT, nullptr);
@@ -66,9 +67,10 @@ std::shared_ptr<Queue> make_queue(cl_command_queue handle, bool hides_profiling,
   return queue;
 }
 
-// The function that `kernel`, which has no arguments set yet, is an instance of. Its sizes are those of the
-// program's first device.
-std::shared_ptr<const KernelFunction> make_function(cl_program program, cl_kernel kernel, std::string name) {
+// The function that `kernel`, which has no arguments set yet, is an instance of. Its sizes are
+// those of the program's first device.
+std::shared_ptr<const KernelFunction> make_function(cl_program program, cl_kernel kernel,
+                                                    std::string name) {
   auto function = std::make_shared<KernelFunction>();
   function->name_id = intern(name);
   function->name = std::move(name);
@@ -76,7 +78,8 @@ std::shared_ptr<const KernelFunction> make_function(cl_program program, cl_kerne
       query_list<cl_device_id>(next(program).clGetProgramInfo, program, CL_PROGRAM_DEVICES);
   if (devices.empty()) return function;
   const auto read = [&](cl_kernel_work_group_info which, size_t bytes, void* value) {
-    return next(kernel).clGetKernelWorkGroupInfo(kernel, devices[0], which, bytes, value, nullptr) == CL_SUCCESS;
+    return next(kernel).clGetKernelWorkGroupInfo(kernel, devices[0], which, bytes, value,
+                                                 nullptr) == CL_SUCCESS;
   };
   cl_ulong bytes = 0;
   if (read(CL_KERNEL_LOCAL_MEM_SIZE, sizeof(bytes), &bytes) && bytes <= INT32_MAX) {
@@ -168,11 +171,12 @@ std::shared_ptr<Program> add_program(cl_program handle, BuildSource source) {
 }
 
 const std::shared_ptr<const KernelFunction>& find_kernel(cl_kernel handle) {
-  return thread_cache().kernel.find(state().kernels, handle, [handle]() -> std::shared_ptr<const KernelFunction> {
-    if (auto known = state().kernels.find(handle)) return *known;
-    add_kernel(handle);
-    return state().kernels.find(handle).value_or(nullptr);
-  });
+  return thread_cache().kernel.find(state().kernels, handle,
+                                    [handle]() -> std::shared_ptr<const KernelFunction> {
+                                      if (auto known = state().kernels.find(handle)) return *known;
+                                      add_kernel(handle);
+                                      return state().kernels.find(handle).value_or(nullptr);
+                                    });
 }
 
 void add_kernel(cl_kernel handle) {
@@ -195,7 +199,9 @@ void add_kernel(cl_kernel handle) {
   state().kernels.set(handle, std::move(function));
 }
 
-MemoryObject find_memory(cl_mem handle) { return state().memory.find(handle).value_or(MemoryObject{}); }
+MemoryObject find_memory(cl_mem handle) {
+  return state().memory.find(handle).value_or(MemoryObject{});
+}
 
 MemoryObject find_pointer(const void* pointer) {
   if (auto known = state().pointers.find(reinterpret_cast<uintptr_t>(pointer))) return *known;

@@ -1,4 +1,5 @@
-// The OpenCL objects of this process: what the tables need to know about each, kept while recording.
+// The OpenCL objects of this process: what the tables need to know about each, kept while
+// recording.
 #pragma once
 
 #include <atomic>
@@ -41,9 +42,9 @@ struct Queue {
   std::shared_ptr<Device> device;
   std::shared_ptr<Context> context;
   bool out_of_order;
-  bool profiled;                // its events have times ...
-  bool hides_profiling;         // ... which the program did not ask for, and must not see
-  QueueProperties properties;   // the list that the program gave; empty for none
+  bool profiled;               // its events have times ...
+  bool hides_profiling;        // ... which the program did not ask for, and must not see
+  QueueProperties properties;  // the list that the program gave; empty for none
   std::atomic<int> references{1};
   PendingCommands pending;
 };
@@ -87,8 +88,9 @@ struct Program {
   std::map<std::string, std::shared_ptr<const KernelFunction>> functions;
 };
 
-// All of it. A fork's child gets a new one and leaks its parent's, whose locks may be held by threads that the
-// child does not have. Never destroyed: drivers call back during the process's end.
+// All of it. A fork's child gets a new one and leaks its parent's, whose locks may be held by
+// threads that the child does not have. Never destroyed: drivers call back during the process's
+// end.
 struct State {
   State();
 
@@ -100,27 +102,29 @@ struct State {
   HandleMap<std::shared_ptr<Queue>> queues;
   HandleMap<std::shared_ptr<Program>> programs;
   HandleMap<std::shared_ptr<const KernelFunction>> kernels;
-  HandleMap<MemoryObject> memory;  // an entry goes when its object is destroyed
+  HandleMap<MemoryObject> memory;        // an entry goes when its object is destroyed
   AddressRanges<MemoryObject> pointers;  // SVM and USM allocations
   HandleMap<int64_t> mapped_bytes;       // size of the mapping at an address, for its unmap
 
   std::atomic<int32_t> next_device_id{0}, next_context_id{0}, next_queue_id{0};
-  std::atomic<uint32_t> entry_names[kEntries] = {};  // StringId of each function's name, 0: not yet interned
+  std::atomic<uint32_t> entry_names[kEntries] =
+      {};  // StringId of each function's name, 0: not yet interned
 };
 State& state();
 
 // Forgets every object, with no call of OpenCL.
 void forget_objects();
 
-// The object behind a handle. An object that was not seen being made is looked at then; null when the handle is
-// not valid.
+// The object behind a handle. An object that was not seen being made is looked at then; null when
+// the handle is not valid.
 std::shared_ptr<Device> find_device(cl_device_id handle);
 std::shared_ptr<Context> find_context(cl_context handle);
 // The reference is valid until this thread asks for another one.
 const std::shared_ptr<Queue>& find_queue(cl_command_queue handle);
 const std::shared_ptr<const KernelFunction>& find_kernel(cl_kernel handle);
-MemoryObject find_memory(cl_mem handle);       // a default MemoryObject when it is not known
-MemoryObject find_pointer(const void* pointer);  // SVM or USM; `pageable` host memory when it is neither
+MemoryObject find_memory(cl_mem handle);  // a default MemoryObject when it is not known
+MemoryObject find_pointer(
+    const void* pointer);  // SVM or USM; `pageable` host memory when it is neither
 
 // Takes note of an object that the program has just made. `hides_profiling`: we added it.
 void add_context(cl_context handle);

@@ -25,10 +25,10 @@ std::vector<Pages> mappings(uintptr_t begin, uintptr_t end) {
   while (std::fgets(line, sizeof(line), file) != nullptr) {
     unsigned long first, last;
     char flags[5];
-    if (at_line_start && std::sscanf(line, "%lx-%lx %4s", &first, &last, flags) == 3 && first < end &&
-        last > begin) {
-      const int protection = (flags[0] == 'r' ? PROT_READ : 0) | (flags[1] == 'w' ? PROT_WRITE : 0) |
-                             (flags[2] == 'x' ? PROT_EXEC : 0);
+    if (at_line_start && std::sscanf(line, "%lx-%lx %4s", &first, &last, flags) == 3 &&
+        first < end && last > begin) {
+      const int protection = (flags[0] == 'r' ? PROT_READ : 0) |
+                             (flags[1] == 'w' ? PROT_WRITE : 0) | (flags[2] == 'x' ? PROT_EXEC : 0);
       found.push_back({first > begin ? first : begin, last < end ? last : end, protection});
     }
     size_t length = 0;

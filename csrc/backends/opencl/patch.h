@@ -5,8 +5,9 @@
 
 namespace pasta::opencl {
 
-// Replaces table[i] by replacement[i] where neither is null. Pages that were read-only are so again afterwards.
-// Other threads may be calling through the table. False, and nothing changed, when the memory cannot be written.
+// Replaces table[i] by replacement[i] where neither is null. Pages that were read-only are so again
+// afterwards. Other threads may be calling through the table. False, and nothing changed, when the
+// memory cannot be written.
 bool overwrite_table(void** table, void* const* replacement, size_t entries);
 
 }  // namespace pasta::opencl

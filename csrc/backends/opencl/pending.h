@@ -21,7 +21,8 @@ struct PendingCommand {
       : event(its_event), before_ns(before), after_ns(after), record(row) {}
 
   cl_event event;  // holds a reference of ours
-  // The session's clock before and after the enqueue call. The device's QUEUED reading lies between them.
+  // The session's clock before and after the enqueue call. The device's QUEUED reading lies between
+  // them.
   int64_t before_ns, after_ns;
   CommandRecord record;  // complete but for its times
 };
@@ -59,14 +60,15 @@ class CommandList {
   size_t first_ = 0;
 };
 
-// The pending commands of one queue. A harvest takes them all, and puts back those that still run: no lock is held
-// while the runtime is asked.
+// The pending commands of one queue. A harvest takes them all, and puts back those that still run:
+// no lock is held while the runtime is asked.
 class PendingCommands {
  public:
-  // Commands that wait at most: a program that never synchronises costs memory for these and no more.
+  // Commands that wait at most: a program that never synchronises costs memory for these and no
+  // more.
   static constexpr size_t kMost = size_t{1} << 17;
-  // A look at what has ended is worth it after so many commands (few enough to be still in the cache), or so much
-  // time.
+  // A look at what has ended is worth it after so many commands (few enough to be still in the
+  // cache), or so much time.
   static constexpr size_t kBatch = 64;
   static constexpr int64_t kIntervalNs = 250'000'000;
 

@@ -15,8 +15,8 @@ struct ThreadCache {
   LastFound<std::shared_ptr<const KernelFunction>> kernel;
 };
 
-// This thread's. No thread_local object: those are gone before a program's own destructors and exit handlers have
-// made their last calls.
+// This thread's. No thread_local object: those are gone before a program's own destructors and exit
+// handlers have made their last calls.
 ThreadCache& thread_cache();
 
 }  // namespace pasta::opencl

@@ -21,18 +21,21 @@ using BuildNotify = void(CL_CALLBACK*)(cl_program, void*);
 // Result of the build on one device; `result` is that of the call, which covers all its devices.
 cl_int result_on(cl_program program, cl_device_id device, cl_int result, cl_int failure) {
   cl_build_status status = CL_BUILD_NONE;
-  next(program).clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof(status), &status, nullptr);
+  next(program).clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof(status),
+                                      &status, nullptr);
   if (status == CL_BUILD_SUCCESS) return CL_SUCCESS;
   return status == CL_BUILD_ERROR && result == CL_SUCCESS ? failure : result;
 }
 
-// What is known when a build starts, for its rows when it has ended: at the return of the call or, when the
-// program gave a callback, perhaps later and on a thread of the driver.
+// What is known when a build starts, for its rows when it has ended: at the return of the call or,
+// when the program gave a callback, perhaps later and on a thread of the driver.
 class Build {
  public:
   // `failure`: the error code of a build that fails after its call has returned.
   Build(BuildSource source, cl_int failure, std::vector<cl_device_id> devices, const char* options)
-      : failure_(failure), devices_(std::move(devices)), options_(options != nullptr ? options : "") {
+      : failure_(failure),
+        devices_(std::move(devices)),
+        options_(options != nullptr ? options : "") {
     row_.start_ns = now_ns();
     row_.thread_id = thread_id();
     row_.source = source;
@@ -56,8 +59,8 @@ class Build {
     }
     if (devices_.empty()) devices_ = query_list<cl_device_id>(info, program, CL_PROGRAM_DEVICES);
     for (cl_device_id device : devices_) {
-      const auto log_of = [device](cl_program object, cl_program_build_info which, size_t bytes, void* value,
-                                   size_t* size) {
+      const auto log_of = [device](cl_program object, cl_program_build_info which, size_t bytes,
+                                   void* value, size_t* size) {
         return next(object).clGetProgramBuildInfo(object, device, which, bytes, value, size);
       };
       const std::string log = query_text(log_of, program, CL_PROGRAM_BUILD_LOG);
@@ -78,11 +81,12 @@ class Build {
 };
 
 std::vector<cl_device_id> device_list(cl_uint count, const cl_device_id* devices) {
-  return devices == nullptr ? std::vector<cl_device_id>{} : std::vector<cl_device_id>(devices, devices + count);
+  return devices == nullptr ? std::vector<cl_device_id>{}
+                            : std::vector<cl_device_id>(devices, devices + count);
 }
 
-// The program's callback, with ours in front of it. Shared with the driver, which may never call it: then this
-// much memory is lost, as the program's own.
+// The program's callback, with ours in front of it. Shared with the driver, which may never call
+// it: then this much memory is lost, as the program's own.
 struct Notification {
   std::shared_ptr<Build> build;
   BuildNotify notify;
@@ -118,7 +122,8 @@ class Callback {
 };
 
 // A build whose call has returned. With a callback that is no end yet, unless it failed at once.
-void returned(const std::shared_ptr<Build>& build, cl_program program, cl_int result, bool has_callback) {
+void returned(const std::shared_ptr<Build>& build, cl_program program, cl_int result,
+              bool has_callback) {
   if (build != nullptr && (!has_callback || result != CL_SUCCESS)) build->finish(program, result);
 }
 
@@ -130,22 +135,26 @@ cl_int CL_API_CALL build_program(cl_program program, cl_uint count, const cl_dev
   guard([&] {
     const std::shared_ptr<Program> known = find_program(program);
     known->forget_functions();
-    build = std::make_shared<Build>(known->source, CL_BUILD_PROGRAM_FAILURE, device_list(count, devices), options);
+    build = std::make_shared<Build>(known->source, CL_BUILD_PROGRAM_FAILURE,
+                                    device_list(count, devices), options);
   });
   const Callback callback(build, notify, user_data);
   ApiCall call(Entry::clBuildProgram);
-  const cl_int result = function(program, count, devices, options, callback.notify(), callback.user_data());
+  const cl_int result =
+      function(program, count, devices, options, callback.notify(), callback.user_data());
   call.finish(result);
   guard([&] { returned(build, program, result, notify != nullptr); });
   return result;
 }
 
 cl_int CL_API_CALL compile_program(cl_program program, cl_uint count, const cl_device_id* devices,
-                                   const char* options, cl_uint header_count, const cl_program* headers,
-                                   const char** header_names, BuildNotify notify, void* user_data) {
+                                   const char* options, cl_uint header_count,
+                                   const cl_program* headers, const char** header_names,
+                                   BuildNotify notify, void* user_data) {
   const auto function = next(program).clCompileProgram;
   if (!recording()) {
-    return function(program, count, devices, options, header_count, headers, header_names, notify, user_data);
+    return function(program, count, devices, options, header_count, headers, header_names, notify,
+                    user_data);
   }
   std::shared_ptr<Build> build;
   guard([&] {
@@ -154,29 +163,31 @@ cl_int CL_API_CALL compile_program(cl_program program, cl_uint count, const cl_d
   });
   const Callback callback(build, notify, user_data);
   ApiCall call(Entry::clCompileProgram);
-  const cl_int result = function(program, count, devices, options, header_count, headers, header_names,
-                                 callback.notify(), callback.user_data());
+  const cl_int result = function(program, count, devices, options, header_count, headers,
+                                 header_names, callback.notify(), callback.user_data());
   call.finish(result);
   guard([&] { returned(build, program, result, notify != nullptr); });
   return result;
 }
 
 cl_program CL_API_CALL link_program(cl_context context, cl_uint count, const cl_device_id* devices,
-                                    const char* options, cl_uint input_count, const cl_program* inputs,
-                                    BuildNotify notify, void* user_data, cl_int* error) {
+                                    const char* options, cl_uint input_count,
+                                    const cl_program* inputs, BuildNotify notify, void* user_data,
+                                    cl_int* error) {
   const auto function = next(context).clLinkProgram;
   if (!recording()) {
-    return function(context, count, devices, options, input_count, inputs, notify, user_data, error);
+    return function(context, count, devices, options, input_count, inputs, notify, user_data,
+                    error);
   }
   std::shared_ptr<Build> build;
   guard([&] {
-    build = std::make_shared<Build>(BuildSource::linked, CL_LINK_PROGRAM_FAILURE, device_list(count, devices),
-                                    options);
+    build = std::make_shared<Build>(BuildSource::linked, CL_LINK_PROGRAM_FAILURE,
+                                    device_list(count, devices), options);
   });
   const Callback callback(build, notify, user_data);
   Creation creation(Entry::clLinkProgram, error);
-  const cl_program program = function(context, count, devices, options, input_count, inputs, callback.notify(),
-                                      callback.user_data(), creation.error());
+  const cl_program program = function(context, count, devices, options, input_count, inputs,
+                                      callback.notify(), callback.user_data(), creation.error());
   creation.finish(program, [] {});
   guard([&] { returned(build, program, *creation.error(), notify != nullptr); });
   return program;

@@ -23,19 +23,22 @@ const void* platform_of(const cl_context_properties* properties) {
 using ContextNotify = void(CL_CALLBACK*)(const char*, const void*, size_t, void*);
 
 cl_context CL_API_CALL create_context(const cl_context_properties* properties, cl_uint device_count,
-                                      const cl_device_id* devices, ContextNotify notify, void* user_data,
-                                      cl_int* error) {
+                                      const cl_device_id* devices, ContextNotify notify,
+                                      void* user_data, cl_int* error) {
   const bool has_device = device_count > 0 && devices != nullptr;
   const auto function =
-      next(has_device ? static_cast<const void*>(devices[0]) : platform_of(properties)).clCreateContext;
+      next(has_device ? static_cast<const void*>(devices[0]) : platform_of(properties))
+          .clCreateContext;
   if (!recording()) return function(properties, device_count, devices, notify, user_data, error);
   Creation creation(Entry::clCreateContext, error);
-  const cl_context context = function(properties, device_count, devices, notify, user_data, creation.error());
+  const cl_context context =
+      function(properties, device_count, devices, notify, user_data, creation.error());
   return creation.finish(context, [&] { add_context(context); });
 }
 
-cl_context CL_API_CALL create_context_from_type(const cl_context_properties* properties, cl_device_type type,
-                                                ContextNotify notify, void* user_data, cl_int* error) {
+cl_context CL_API_CALL create_context_from_type(const cl_context_properties* properties,
+                                                cl_device_type type, ContextNotify notify,
+                                                void* user_data, cl_int* error) {
   const auto function = next(platform_of(properties)).clCreateContextFromType;
   if (!recording()) return function(properties, type, notify, user_data, error);
   Creation creation(Entry::clCreateContextFromType, error);
@@ -74,7 +77,8 @@ cl_int CL_API_CALL release_context(cl_context context) {
   return result;
 }
 
-cl_int CL_API_CALL create_sub_devices(cl_device_id device, const cl_device_partition_property* properties,
+cl_int CL_API_CALL create_sub_devices(cl_device_id device,
+                                      const cl_device_partition_property* properties,
                                       cl_uint capacity, cl_device_id* devices, cl_uint* count) {
   const auto function = next(device).clCreateSubDevices;
   if (!recording()) return function(device, properties, capacity, devices, count);

@@ -1,5 +1,5 @@
-// Functions of extensions. A program gets their addresses from the runtime by name; we hand out ours, and keep the
-// runtime's for them to call.
+// Functions of extensions. A program gets their addresses from the runtime by name; we hand out
+// ours, and keep the runtime's for them to call.
 #include <atomic>
 #include <string_view>
 
@@ -18,7 +18,8 @@
 namespace pasta::opencl {
 namespace {
 
-constexpr size_t kFirstExtension = static_cast<size_t>(Entry::clCreateCommandQueueWithPropertiesKHR);
+constexpr size_t kFirstExtension =
+    static_cast<size_t>(Entry::clCreateCommandQueueWithPropertiesKHR);
 constexpr size_t kExtensions = kEntries - kFirstExtension;
 
 // A platform's own functions. Not part of State: the addresses that we handed out outlive a fork.
@@ -33,19 +34,22 @@ std::atomic<void*>* function_of(cl_platform_id platform, Entry entry, bool make)
   for (Platform& known : g_platforms) {
     cl_platform_id at = known.platform.load();
     if (at == nullptr && make) known.platform.compare_exchange_strong(at, platform);
-    if (known.platform.load() == platform) return &known.functions[static_cast<size_t>(entry) - kFirstExtension];
+    if (known.platform.load() == platform)
+      return &known.functions[static_cast<size_t>(entry) - kFirstExtension];
     if (known.platform.load() == nullptr) break;
   }
   return nullptr;
 }
 
-// The runtime's function for an object of `context`. The program has our wrapper from one platform and may call it
-// for another: as without us, that is an error of the program, which the first platform's function then reports.
+// The runtime's function for an object of `context`. The program has our wrapper from one platform
+// and may call it for another: as without us, that is an error of the program, which the first
+// platform's function then reports.
 template <class Function>
 Function runtime_function(Entry entry, cl_context context) {
   std::atomic<void*>* found = nullptr;
   guard([&] {
-    if (const auto known = find_context(context)) found = function_of(known->platform, entry, false);
+    if (const auto known = find_context(context))
+      found = function_of(known->platform, entry, false);
   });
   void* function = found != nullptr ? found->load() : nullptr;
   for (size_t i = 0; function == nullptr && i < kMaxPlatforms; ++i) {
@@ -60,26 +64,29 @@ cl_context context_of(cl_command_queue queue) {
 
 template <class Function, Entry entry>
 struct InExtension {
-  static Function find(cl_command_queue queue) { return runtime_function<Function>(entry, context_of(queue)); }
+  static Function find(cl_command_queue queue) {
+    return runtime_function<Function>(entry, context_of(queue));
+  }
 };
 
-// -- cl_khr_create_command_queue --------------------------------------------------------------------------
+// -- cl_khr_create_command_queue ------------------------------------------------------------------
 
 cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device,
                                           const cl_queue_properties* properties, cl_int* error) {
   constexpr Entry entry = Entry::clCreateCommandQueueWithPropertiesKHR;
-  return create_queue_by_list(entry, runtime_function<CreateQueueByList>(entry, context), context, device,
-                              properties, error);
+  return create_queue_by_list(entry, runtime_function<CreateQueueByList>(entry, context), context,
+                              device, properties, error);
 }
 
-// -- cl_intel_unified_shared_memory -----------------------------------------------------------------------
+// -- cl_intel_unified_shared_memory ---------------------------------------------------------------
 
 using HostAlloc = void*(CL_API_CALL*)(cl_context, const cl_properties*, size_t, cl_uint, cl_int*);
-using DeviceAlloc = void*(CL_API_CALL*)(cl_context, cl_device_id, const cl_properties*, size_t, cl_uint, cl_int*);
+using DeviceAlloc = void*(CL_API_CALL*)(cl_context, cl_device_id, const cl_properties*, size_t,
+                                        cl_uint, cl_int*);
 using Free = cl_int(CL_API_CALL*)(cl_context, void*);
 
-void* CL_API_CALL host_alloc(cl_context context, const cl_properties* properties, size_t bytes, cl_uint alignment,
-                             cl_int* error) {
+void* CL_API_CALL host_alloc(cl_context context, const cl_properties* properties, size_t bytes,
+                             cl_uint alignment, cl_int* error) {
   constexpr Entry entry = Entry::clHostMemAllocINTEL;
   const auto function = runtime_function<HostAlloc>(entry, context);
   if (!recording()) return function(context, properties, bytes, alignment, error);
@@ -91,14 +98,15 @@ void* CL_API_CALL host_alloc(cl_context context, const cl_properties* properties
 }
 
 template <Entry entry, MemoryKind kind>
-void* CL_API_CALL device_alloc(cl_context context, cl_device_id device, const cl_properties* properties,
-                               size_t bytes, cl_uint alignment, cl_int* error) {
+void* CL_API_CALL device_alloc(cl_context context, cl_device_id device,
+                               const cl_properties* properties, size_t bytes, cl_uint alignment,
+                               cl_int* error) {
   const auto function = runtime_function<DeviceAlloc>(entry, context);
   if (!recording()) return function(context, device, properties, bytes, alignment, error);
   Creation creation(entry, error);
   void* const pointer = function(context, device, properties, bytes, alignment, creation.error());
-  return creation.finish(pointer,
-                         [&] { add_pointer(entry, creation.call(), context, device, kind, pointer, bytes); });
+  return creation.finish(
+      pointer, [&] { add_pointer(entry, creation.call(), context, device, kind, pointer, bytes); });
 }
 
 template <Entry entry>
@@ -116,31 +124,35 @@ using Memcpy = cl_int(CL_API_CALL*)(cl_command_queue, cl_bool, void*, const void
                                     const cl_event*, cl_event*);
 using MemFill = cl_int(CL_API_CALL*)(cl_command_queue, void*, const void*, size_t, size_t, cl_uint,
                                      const cl_event*, cl_event*);
-using MigrateMem = cl_int(CL_API_CALL*)(cl_command_queue, const void*, size_t, cl_mem_migration_flags, cl_uint,
-                                        const cl_event*, cl_event*);
+using MigrateMem = cl_int(CL_API_CALL*)(cl_command_queue, const void*, size_t,
+                                        cl_mem_migration_flags, cl_uint, const cl_event*,
+                                        cl_event*);
 
-MemcpyRecord copy_usm(const Queue& queue, cl_bool blocking, void* destination, const void* source, size_t bytes,
-                      cl_uint, const cl_event*, cl_event*) {
-  return copy_record(queue, to_signed(bytes), find_pointer(source), find_pointer(destination), blocking);
+MemcpyRecord copy_usm(const Queue& queue, cl_bool blocking, void* destination, const void* source,
+                      size_t bytes, cl_uint, const cl_event*, cl_event*) {
+  return copy_record(queue, to_signed(bytes), find_pointer(source), find_pointer(destination),
+                     blocking);
 }
 
-MemsetRecord fill_usm(const Queue&, void* pointer, const void* pattern, size_t pattern_bytes, size_t bytes, cl_uint,
-                      const cl_event*, cl_event*) {
-  return fill_record(find_pointer(pointer), to_signed(bytes), pattern_value(pattern, pattern_bytes));
+MemsetRecord fill_usm(const Queue&, void* pointer, const void* pattern, size_t pattern_bytes,
+                      size_t bytes, cl_uint, const cl_event*, cl_event*) {
+  return fill_record(find_pointer(pointer), to_signed(bytes),
+                     pattern_value(pattern, pattern_bytes));
 }
 
-MemcpyRecord migrate_usm(const Queue& queue, const void* pointer, size_t bytes, cl_mem_migration_flags flags,
-                         cl_uint, const cl_event*, cl_event*) {
+MemcpyRecord migrate_usm(const Queue& queue, const void* pointer, size_t bytes,
+                         cl_mem_migration_flags flags, cl_uint, const cl_event*, cl_event*) {
   return migration_record(queue, flags, to_signed(bytes), find_pointer(pointer));
 }
 
-// -- cl_khr_command_buffer --------------------------------------------------------------------------------
+// -- cl_khr_command_buffer ------------------------------------------------------------------------
 
-using EnqueueCommandBuffer = cl_int(CL_API_CALL*)(cl_uint, cl_command_queue*, void*, cl_uint, const cl_event*,
-                                                  cl_event*);
+using EnqueueCommandBuffer = cl_int(CL_API_CALL*)(cl_uint, cl_command_queue*, void*, cl_uint,
+                                                  const cl_event*, cl_event*);
 
-cl_int CL_API_CALL enqueue_command_buffer(cl_uint queue_count, cl_command_queue* queues, void* commands,
-                                          cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
+cl_int CL_API_CALL enqueue_command_buffer(cl_uint queue_count, cl_command_queue* queues,
+                                          void* commands, cl_uint wait_count,
+                                          const cl_event* wait_list, cl_event* event) {
   constexpr Entry entry = Entry::clEnqueueCommandBufferKHR;
   const cl_context context = queue_count > 0 && queues != nullptr ? context_of(queues[0]) : nullptr;
   const auto function = runtime_function<EnqueueCommandBuffer>(entry, context);
@@ -148,11 +160,12 @@ cl_int CL_API_CALL enqueue_command_buffer(cl_uint queue_count, cl_command_queue*
   ApiCall call(entry);
   const cl_int result = function(queue_count, queues, commands, wait_count, wait_list, event);
   call.finish(result);
-  report_loss("opencl", "kernel", kNullI64, "the commands of a cl_khr_command_buffer are not recorded one by one");
+  report_loss("opencl", "kernel", kNullI64,
+              "the commands of a cl_khr_command_buffer are not recorded one by one");
   return result;
 }
 
-// -- By name ----------------------------------------------------------------------------------------------
+// -- By name --------------------------------------------------------------------------------------
 
 template <class Function, Entry entry, auto describe>
 constexpr auto kEnqueued = Enqueued<InExtension<Function, entry>, entry, describe, Function>::call;
@@ -167,12 +180,16 @@ const Extension* find_extension(std::string_view name) {
 #define PASTA_WRAPPER(name, wrapper) {Entry::name, reinterpret_cast<void*>(wrapper)}
       PASTA_WRAPPER(clCreateCommandQueueWithPropertiesKHR, create_queue),
       PASTA_WRAPPER(clHostMemAllocINTEL, host_alloc),
-      PASTA_WRAPPER(clDeviceMemAllocINTEL, (device_alloc<Entry::clDeviceMemAllocINTEL, MemoryKind::device_usm>)),
-      PASTA_WRAPPER(clSharedMemAllocINTEL, (device_alloc<Entry::clSharedMemAllocINTEL, MemoryKind::shared_usm>)),
+      PASTA_WRAPPER(clDeviceMemAllocINTEL,
+                    (device_alloc<Entry::clDeviceMemAllocINTEL, MemoryKind::device_usm>)),
+      PASTA_WRAPPER(clSharedMemAllocINTEL,
+                    (device_alloc<Entry::clSharedMemAllocINTEL, MemoryKind::shared_usm>)),
       PASTA_WRAPPER(clMemFreeINTEL, free_usm<Entry::clMemFreeINTEL>),
       PASTA_WRAPPER(clMemBlockingFreeINTEL, free_usm<Entry::clMemBlockingFreeINTEL>),
-      PASTA_WRAPPER(clEnqueueMemcpyINTEL, (kEnqueued<Memcpy, Entry::clEnqueueMemcpyINTEL, copy_usm>)),
-      PASTA_WRAPPER(clEnqueueMemFillINTEL, (kEnqueued<MemFill, Entry::clEnqueueMemFillINTEL, fill_usm>)),
+      PASTA_WRAPPER(clEnqueueMemcpyINTEL,
+                    (kEnqueued<Memcpy, Entry::clEnqueueMemcpyINTEL, copy_usm>)),
+      PASTA_WRAPPER(clEnqueueMemFillINTEL,
+                    (kEnqueued<MemFill, Entry::clEnqueueMemFillINTEL, fill_usm>)),
       PASTA_WRAPPER(clEnqueueMigrateMemINTEL,
                     (kEnqueued<MigrateMem, Entry::clEnqueueMigrateMemINTEL, migrate_usm>)),
       PASTA_WRAPPER(clEnqueueCommandBufferKHR, enqueue_command_buffer),
@@ -196,7 +213,8 @@ void* hand_out(cl_platform_id platform, const char* name, void* theirs) {
 }
 
 void* CL_API_CALL get_function(cl_platform_id platform, const char* name) {
-  return hand_out(platform, name, next(platform).clGetExtensionFunctionAddressForPlatform(platform, name));
+  return hand_out(platform, name,
+                  next(platform).clGetExtensionFunctionAddressForPlatform(platform, name));
 }
 
 // OpenCL 1.1: the loader picks the platform, by the suffix of the name.

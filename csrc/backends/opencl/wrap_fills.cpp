@@ -6,21 +6,22 @@
 namespace pasta::opencl {
 namespace {
 
-MemsetRecord fill_buffer(const Queue&, cl_mem buffer, const void* pattern, size_t pattern_bytes, size_t,
-                         size_t bytes, cl_uint, const cl_event*, cl_event*) {
+MemsetRecord fill_buffer(const Queue&, cl_mem buffer, const void* pattern, size_t pattern_bytes,
+                         size_t, size_t bytes, cl_uint, const cl_event*, cl_event*) {
   return fill_record(find_memory(buffer), to_signed(bytes), pattern_value(pattern, pattern_bytes));
 }
 
 // The colour is four components of 4 bytes, whatever the image's format: no single value.
-MemsetRecord fill_image(const Queue&, cl_mem handle, const void*, const size_t*, const size_t* region, cl_uint,
-                        const cl_event*, cl_event*) {
+MemsetRecord fill_image(const Queue&, cl_mem handle, const void*, const size_t*,
+                        const size_t* region, cl_uint, const cl_event*, cl_event*) {
   const MemoryObject image = find_memory(handle);
   return fill_record(image, image_bytes(image, region), kNullI64);
 }
 
-MemsetRecord fill_svm(const Queue&, void* pointer, const void* pattern, size_t pattern_bytes, size_t bytes,
-                      cl_uint, const cl_event*, cl_event*) {
-  return fill_record(find_pointer(pointer), to_signed(bytes), pattern_value(pattern, pattern_bytes));
+MemsetRecord fill_svm(const Queue&, void* pointer, const void* pattern, size_t pattern_bytes,
+                      size_t bytes, cl_uint, const cl_event*, cl_event*) {
+  return fill_record(find_pointer(pointer), to_signed(bytes),
+                     pattern_value(pattern, pattern_bytes));
 }
 
 }  // namespace

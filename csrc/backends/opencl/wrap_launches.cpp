@@ -1,7 +1,8 @@
 // Kernel launches: the rows of `kernel`.
 //
-// `compiled` stays null: PoCL compiles a kernel for its work-group size inside the first launch's queued -> start
-// gap, but no function of OpenCL tells whether it did, or found the kernel in its cache.
+// `compiled` stays null: PoCL compiles a kernel for its work-group size inside the first launch's
+// queued -> start gap, but no function of OpenCL tells whether it did, or found the kernel in its
+// cache.
 #include <memory>
 
 #include "backends/opencl/command.h"
@@ -15,12 +16,14 @@
 namespace pasta::opencl {
 namespace {
 
-// The kernel's function when this launch is to be recorded, else null. Counts the launch for the session.
+// The kernel's function when this launch is to be recorded, else null. Counts the launch for the
+// session.
 std::shared_ptr<const KernelFunction> select(cl_kernel kernel) noexcept {
   std::shared_ptr<const KernelFunction> selected;
   guard([&] {
     const std::shared_ptr<const KernelFunction>& function = find_kernel(kernel);
-    if (function != nullptr && select_launch(function->name) && state().wants_kernels) selected = function;
+    if (function != nullptr && select_launch(function->name) && state().wants_kernels)
+      selected = function;
   });
   return selected;
 }
@@ -49,18 +52,20 @@ KernelRecord launch_record(const KernelFunction& function, cl_uint dimensions, c
   return row;
 }
 
-cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
-                          const size_t* global, const size_t* local, cl_uint wait_count,
-                          const cl_event* wait_list, cl_event* event) {
+cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                          const size_t* offset, const size_t* global, const size_t* local,
+                          cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
   const auto function = next(queue).clEnqueueNDRangeKernel;
-  if (!recording()) return function(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
+  if (!recording())
+    return function(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
   const std::shared_ptr<const KernelFunction> selected = select(kernel);
-  if (!collecting()) return function(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
+  if (!collecting())
+    return function(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
   Command command(Entry::clEnqueueNDRangeKernel, queue, event, selected != nullptr);
-  const cl_int result =
-      function(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, command.event());
-  return command.finish(result,
-                        [&](const Queue&) { return launch_record(*selected, dimensions, global, local); });
+  const cl_int result = function(queue, kernel, dimensions, offset, global, local, wait_count,
+                                 wait_list, command.event());
+  return command.finish(
+      result, [&](const Queue&) { return launch_record(*selected, dimensions, global, local); });
 }
 
 cl_int CL_API_CALL launch_task(cl_command_queue queue, cl_kernel kernel, cl_uint wait_count,
@@ -73,7 +78,8 @@ cl_int CL_API_CALL launch_task(cl_command_queue queue, cl_kernel kernel, cl_uint
   const cl_int result = function(queue, kernel, wait_count, wait_list, command.event());
   // OpenCL 1.2, clEnqueueTask: as an NDRange of one dimension with global and local size 1.
   constexpr size_t one = 1;
-  return command.finish(result, [&](const Queue&) { return launch_record(*selected, 1, &one, &one); });
+  return command.finish(result,
+                        [&](const Queue&) { return launch_record(*selected, 1, &one, &one); });
 }
 
 using NativeKernel = void(CL_CALLBACK*)(void*);
@@ -81,22 +87,22 @@ using NativeKernel = void(CL_CALLBACK*)(void*);
 // A host function as a command: it has no name that the runtime knows.
 cl_int CL_API_CALL launch_native(cl_command_queue queue, NativeKernel kernel, void* arguments,
                                  size_t argument_bytes, cl_uint object_count, const cl_mem* objects,
-                                 const void** object_places, cl_uint wait_count, const cl_event* wait_list,
-                                 cl_event* event) {
+                                 const void** object_places, cl_uint wait_count,
+                                 const cl_event* wait_list, cl_event* event) {
   const auto function = next(queue).clEnqueueNativeKernel;
   constexpr const char* name = "native kernel";
   if (!recording()) {
-    return function(queue, kernel, arguments, argument_bytes, object_count, objects, object_places, wait_count,
-                    wait_list, event);
+    return function(queue, kernel, arguments, argument_bytes, object_count, objects, object_places,
+                    wait_count, wait_list, event);
   }
   const bool selected = select_launch(name) && state().wants_kernels;
   if (!collecting()) {
-    return function(queue, kernel, arguments, argument_bytes, object_count, objects, object_places, wait_count,
-                    wait_list, event);
+    return function(queue, kernel, arguments, argument_bytes, object_count, objects, object_places,
+                    wait_count, wait_list, event);
   }
   Command command(Entry::clEnqueueNativeKernel, queue, event, selected);
-  const cl_int result = function(queue, kernel, arguments, argument_bytes, object_count, objects, object_places,
-                                 wait_count, wait_list, command.event());
+  const cl_int result = function(queue, kernel, arguments, argument_bytes, object_count, objects,
+                                 object_places, wait_count, wait_list, command.event());
   return command.finish(result, [&](const Queue&) {
     constexpr size_t one = 1;
     return launch_record(intern(name), geometry(1, &one, &one, nullptr));

@@ -6,11 +6,11 @@
 namespace pasta::opencl {
 namespace {
 
-// A command that maps a part of `handle` and returns where: `map(event, error)` calls the runtime, `measure` tells
-// how many bytes of the object it maps.
+// A command that maps a part of `handle` and returns where: `map(event, error)` calls the runtime,
+// `measure` tells how many bytes of the object it maps.
 template <class Map, class Measure>
-void* map_object(Entry entry, cl_command_queue queue, cl_mem handle, bool blocking, cl_event* event, cl_int* error,
-                 Map&& map, Measure&& measure) {
+void* map_object(Entry entry, cl_command_queue queue, cl_mem handle, bool blocking, cl_event* event,
+                 cl_int* error, Map&& map, Measure&& measure) {
   if (!recording()) return map(event, error);
   cl_int own_error = CL_SUCCESS;
   cl_int* const result = error != nullptr ? error : &own_error;
@@ -29,44 +29,52 @@ void* map_object(Entry entry, cl_command_queue queue, cl_mem handle, bool blocki
   return pointer;
 }
 
-void* CL_API_CALL map_buffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
-                             size_t offset, size_t bytes, cl_uint wait_count, const cl_event* wait_list,
-                             cl_event* event, cl_int* error) {
+void* CL_API_CALL map_buffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+                             cl_map_flags flags, size_t offset, size_t bytes, cl_uint wait_count,
+                             const cl_event* wait_list, cl_event* event, cl_int* error) {
   const auto function = next(queue).clEnqueueMapBuffer;
   const auto map = [&](cl_event* out, cl_int* result) {
-    return function(queue, buffer, blocking, flags, offset, bytes, wait_count, wait_list, out, result);
+    return function(queue, buffer, blocking, flags, offset, bytes, wait_count, wait_list, out,
+                    result);
   };
   return map_object(Entry::clEnqueueMapBuffer, queue, buffer, blocking, event, error, map,
                     [&](const MemoryObject&) { return to_signed(bytes); });
 }
 
-void* CL_API_CALL map_image(cl_command_queue queue, cl_mem image, cl_bool blocking, cl_map_flags flags,
-                            const size_t* origin, const size_t* region, size_t* row_pitch, size_t* slice_pitch,
-                            cl_uint wait_count, const cl_event* wait_list, cl_event* event, cl_int* error) {
+void* CL_API_CALL map_image(cl_command_queue queue, cl_mem image, cl_bool blocking,
+                            cl_map_flags flags, const size_t* origin, const size_t* region,
+                            size_t* row_pitch, size_t* slice_pitch, cl_uint wait_count,
+                            const cl_event* wait_list, cl_event* event, cl_int* error) {
   const auto function = next(queue).clEnqueueMapImage;
   const auto map = [&](cl_event* out, cl_int* result) {
-    return function(queue, image, blocking, flags, origin, region, row_pitch, slice_pitch, wait_count, wait_list,
-                    out, result);
+    return function(queue, image, blocking, flags, origin, region, row_pitch, slice_pitch,
+                    wait_count, wait_list, out, result);
   };
   return map_object(Entry::clEnqueueMapImage, queue, image, blocking, event, error, map,
                     [&](const MemoryObject& object) { return image_bytes(object, region); });
 }
 
 // How much the mapping at an address covers: the unmap does not say.
-int64_t mapped_bytes(const void* pointer) { return state().mapped_bytes.find(pointer).value_or(kNullI64); }
-
-MemcpyRecord unmap(const Queue& queue, cl_mem handle, void* pointer, cl_uint, const cl_event*, cl_event*) {
-  return copy_record(queue, MemcpyKind::unmap, mapped_bytes(pointer), host_memory(), find_memory(handle), false);
+int64_t mapped_bytes(const void* pointer) {
+  return state().mapped_bytes.find(pointer).value_or(kNullI64);
 }
 
-MemcpyRecord map_svm(const Queue& queue, cl_bool blocking, cl_map_flags, void* pointer, size_t bytes, cl_uint,
-                     const cl_event*, cl_event*) {
+MemcpyRecord unmap(const Queue& queue, cl_mem handle, void* pointer, cl_uint, const cl_event*,
+                   cl_event*) {
+  return copy_record(queue, MemcpyKind::unmap, mapped_bytes(pointer), host_memory(),
+                     find_memory(handle), false);
+}
+
+MemcpyRecord map_svm(const Queue& queue, cl_bool blocking, cl_map_flags, void* pointer,
+                     size_t bytes, cl_uint, const cl_event*, cl_event*) {
   state().mapped_bytes.set(pointer, to_signed(bytes));
-  return copy_record(queue, MemcpyKind::map, to_signed(bytes), find_pointer(pointer), host_memory(), blocking);
+  return copy_record(queue, MemcpyKind::map, to_signed(bytes), find_pointer(pointer), host_memory(),
+                     blocking);
 }
 
 MemcpyRecord unmap_svm(const Queue& queue, void* pointer, cl_uint, const cl_event*, cl_event*) {
-  return copy_record(queue, MemcpyKind::unmap, mapped_bytes(pointer), host_memory(), find_pointer(pointer), false);
+  return copy_record(queue, MemcpyKind::unmap, mapped_bytes(pointer), host_memory(),
+                     find_pointer(pointer), false);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-// Programs and kernels: what a program was made from, which function a kernel is. Builds are in wrap_builds.cpp.
+// Programs and kernels: what a program was made from, which function a kernel is. Builds are in
+// wrap_builds.cpp.
 //
-// Device-side instrumentation belongs here and in wrap_launches.cpp: programs pass through create_with_source
-// and create_with_il before they are built, kernels through add_kernel() before their first launch.
+// Device-side instrumentation belongs here and in wrap_launches.cpp: programs pass through
+// create_with_source and create_with_il before they are built, kernels through add_kernel() before
+// their first launch.
 #include <memory>
 #include <vector>
 
@@ -24,7 +26,8 @@ cl_program CL_API_CALL create_with_source(cl_context context, cl_uint count, con
   return creation.finish(program, [&] { add_program(program, BuildSource::text); });
 }
 
-cl_program CL_API_CALL create_with_il(cl_context context, const void* il, size_t bytes, cl_int* error) {
+cl_program CL_API_CALL create_with_il(cl_context context, const void* il, size_t bytes,
+                                      cl_int* error) {
   const auto function = next(context).clCreateProgramWithIL;
   if (!recording()) return function(context, il, bytes, error);
   Creation creation(Entry::clCreateProgramWithIL, error);
@@ -32,19 +35,22 @@ cl_program CL_API_CALL create_with_il(cl_context context, const void* il, size_t
   return creation.finish(program, [&] { add_program(program, BuildSource::il); });
 }
 
-cl_program CL_API_CALL create_with_binary(cl_context context, cl_uint count, const cl_device_id* devices,
-                                          const size_t* lengths, const unsigned char** binaries,
-                                          cl_int* binary_status, cl_int* error) {
+cl_program CL_API_CALL create_with_binary(cl_context context, cl_uint count,
+                                          const cl_device_id* devices, const size_t* lengths,
+                                          const unsigned char** binaries, cl_int* binary_status,
+                                          cl_int* error) {
   const auto function = next(context).clCreateProgramWithBinary;
-  if (!recording()) return function(context, count, devices, lengths, binaries, binary_status, error);
+  if (!recording())
+    return function(context, count, devices, lengths, binaries, binary_status, error);
   Creation creation(Entry::clCreateProgramWithBinary, error);
   const cl_program program =
       function(context, count, devices, lengths, binaries, binary_status, creation.error());
   return creation.finish(program, [&] { add_program(program, BuildSource::binary); });
 }
 
-cl_program CL_API_CALL create_with_built_in_kernels(cl_context context, cl_uint count, const cl_device_id* devices,
-                                                    const char* names, cl_int* error) {
+cl_program CL_API_CALL create_with_built_in_kernels(cl_context context, cl_uint count,
+                                                    const cl_device_id* devices, const char* names,
+                                                    cl_int* error) {
   const auto function = next(context).clCreateProgramWithBuiltInKernels;
   if (!recording()) return function(context, count, devices, names, error);
   Creation creation(Entry::clCreateProgramWithBuiltInKernels, error);
@@ -60,7 +66,8 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char* name, cl_int
   return creation.finish(kernel, [&] { add_kernel(kernel); });
 }
 
-cl_int CL_API_CALL create_kernels(cl_program program, cl_uint capacity, cl_kernel* kernels, cl_uint* count) {
+cl_int CL_API_CALL create_kernels(cl_program program, cl_uint capacity, cl_kernel* kernels,
+                                  cl_uint* count) {
   const auto function = next(program).clCreateKernelsInProgram;
   if (!recording()) return function(program, capacity, kernels, count);
   ApiCall call(Entry::clCreateKernelsInProgram);

@@ -1,5 +1,5 @@
-// Command queues. Device times need profiling; where the program does not ask for it, we do, and its questions
-// are answered as if we had not.
+// Command queues. Device times need profiling; where the program does not ask for it, we do, and
+// its questions are answered as if we had not.
 #include <cstring>
 #include <memory>
 
@@ -16,8 +16,8 @@
 namespace pasta::opencl {
 namespace {
 
-// Device times are wanted, and the program's queue would not have them. A queue on the device takes no commands
-// from the host.
+// Device times are wanted, and the program's queue would not have them. A queue on the device takes
+// no commands from the host.
 bool adds_profiling(cl_command_queue_properties flags) {
   const State& known = state();
   const bool wants_times = known.wants_kernels || known.wants_copies || known.wants_fills;
@@ -40,9 +40,11 @@ cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id devic
 }
 
 cl_command_queue CL_API_CALL create_queue_with_properties(cl_context context, cl_device_id device,
-                                                          const cl_queue_properties* properties, cl_int* error) {
+                                                          const cl_queue_properties* properties,
+                                                          cl_int* error) {
   return create_queue_by_list(Entry::clCreateCommandQueueWithProperties,
-                              next(context).clCreateCommandQueueWithProperties, context, device, properties, error);
+                              next(context).clCreateCommandQueueWithProperties, context, device,
+                              properties, error);
 }
 
 cl_int CL_API_CALL retain_queue(cl_command_queue queue) {
@@ -87,8 +89,8 @@ cl_int answer(const void* value, size_t bytes, size_t capacity, void* out, size_
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL get_queue_info(cl_command_queue queue, cl_command_queue_info which, size_t capacity,
-                                  void* value, size_t* bytes) {
+cl_int CL_API_CALL get_queue_info(cl_command_queue queue, cl_command_queue_info which,
+                                  size_t capacity, void* value, size_t* bytes) {
   const auto function = next(queue).clGetCommandQueueInfo;
   if (!recording()) return function(queue, which, capacity, value, bytes);
   std::shared_ptr<Queue> hiding;
@@ -97,12 +99,14 @@ cl_int CL_API_CALL get_queue_info(cl_command_queue queue, cl_command_queue_info 
   }
   ApiCall call(Entry::clGetCommandQueueInfo);
   cl_int result = function(queue, which, capacity, value, bytes);
-  if (hiding != nullptr && which == CL_QUEUE_PROPERTIES && result == CL_SUCCESS && value != nullptr) {
-    *static_cast<cl_command_queue_properties*>(value) &= ~cl_command_queue_properties{CL_QUEUE_PROFILING_ENABLE};
+  if (hiding != nullptr && which == CL_QUEUE_PROPERTIES && result == CL_SUCCESS &&
+      value != nullptr) {
+    *static_cast<cl_command_queue_properties*>(value) &=
+        ~cl_command_queue_properties{CL_QUEUE_PROFILING_ENABLE};
   }
   if (hiding != nullptr && which == CL_QUEUE_PROPERTIES_ARRAY) {
-    // Our list is longer than the program's: the runtime may have found the program's buffer too small. A runtime
-    // before 3.0 does not know the question at all.
+    // Our list is longer than the program's: the runtime may have found the program's buffer too
+    // small. A runtime before 3.0 does not know the question at all.
     size_t known_bytes = 0;
     if (function(queue, which, 0, nullptr, &known_bytes) == CL_SUCCESS) {
       const QueueProperties& list = hiding->properties;
@@ -116,7 +120,8 @@ cl_int CL_API_CALL get_queue_info(cl_command_queue queue, cl_command_queue_info 
 }  // namespace
 
 cl_command_queue create_queue_by_list(Entry entry, CreateQueueByList function, cl_context context,
-                                      cl_device_id device, const cl_queue_properties* properties, cl_int* error) {
+                                      cl_device_id device, const cl_queue_properties* properties,
+                                      cl_int* error) {
   if (!recording()) return function(context, device, properties, error);
   Creation creation(entry, error);
   cl_command_queue queue = nullptr;

@@ -6,13 +6,14 @@
 namespace pasta::opencl {
 namespace {
 
-MemcpyRecord copy_svm(const Queue& queue, cl_bool blocking, void* destination, const void* source, size_t bytes,
-                      cl_uint, const cl_event*, cl_event*) {
-  return copy_record(queue, to_signed(bytes), find_pointer(source), find_pointer(destination), blocking);
+MemcpyRecord copy_svm(const Queue& queue, cl_bool blocking, void* destination, const void* source,
+                      size_t bytes, cl_uint, const cl_event*, cl_event*) {
+  return copy_record(queue, to_signed(bytes), find_pointer(source), find_pointer(destination),
+                     blocking);
 }
 
-MemcpyRecord migrate(const Queue& queue, cl_uint count, const cl_mem* objects, cl_mem_migration_flags flags,
-                     cl_uint, const cl_event*, cl_event*) {
+MemcpyRecord migrate(const Queue& queue, cl_uint count, const cl_mem* objects,
+                     cl_mem_migration_flags flags, cl_uint, const cl_event*, cl_event*) {
   MemoryObject last;
   int64_t bytes = 0;
   for (cl_uint i = 0; i < count; ++i) {
@@ -24,8 +25,9 @@ MemcpyRecord migrate(const Queue& queue, cl_uint count, const cl_mem* objects, c
 }
 
 // Size 0 (or no sizes) stands for the whole allocation that holds the pointer.
-MemcpyRecord migrate_svm(const Queue& queue, cl_uint count, const void** pointers, const size_t* sizes,
-                         cl_mem_migration_flags flags, cl_uint, const cl_event*, cl_event*) {
+MemcpyRecord migrate_svm(const Queue& queue, cl_uint count, const void** pointers,
+                         const size_t* sizes, cl_mem_migration_flags flags, cl_uint,
+                         const cl_event*, cl_event*) {
   MemoryObject last;
   int64_t bytes = 0;
   for (cl_uint i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// Where the host waits for the device (the rows of `sync`), and the program's own look at event times.
+// Where the host waits for the device (the rows of `sync`), and the program's own look at event
+// times.
 #include <memory>
 
 #include "backends/opencl/api_call.h"
@@ -14,7 +15,8 @@
 namespace pasta::opencl {
 namespace {
 
-// A wait of the host that ended at `end_ns`. `queue` may be null: the events are of several, or of the program.
+// A wait of the host that ended at `end_ns`. `queue` may be null: the events are of several, or of
+// the program.
 void emit_sync(SyncKind kind, const ApiCall& call, int64_t end_ns, const Queue* queue) {
   if (!collecting()) return;
   SyncRecord row;
@@ -49,7 +51,8 @@ cl_int CL_API_CALL finish(cl_command_queue queue) {
 
 // The queue of an event; null for a user event.
 std::shared_ptr<Queue> queue_of(cl_event event) {
-  const auto handle = query<cl_command_queue>(next(event).clGetEventInfo, event, CL_EVENT_COMMAND_QUEUE, nullptr);
+  const auto handle =
+      query<cl_command_queue>(next(event).clGetEventInfo, event, CL_EVENT_COMMAND_QUEUE, nullptr);
   return handle == nullptr ? nullptr : find_queue(handle);
 }
 
@@ -77,16 +80,19 @@ cl_int CL_API_CALL wait_for_events(cl_uint count, const cl_event* events) {
   return result;
 }
 
-// What makes a queue wait for events takes effect later, on the device: the row has the time of the call.
-void emit_queue_wait(const ApiCall& call, int64_t end_ns, cl_command_queue queue, cl_int result, cl_uint events) {
+// What makes a queue wait for events takes effect later, on the device: the row has the time of the
+// call.
+void emit_queue_wait(const ApiCall& call, int64_t end_ns, cl_command_queue queue, cl_int result,
+                     cl_uint events) {
   guard([&] {
     if (result != CL_SUCCESS || events == 0) return;
-    if (const auto known = find_queue(queue)) emit_sync(SyncKind::stream_event, call, end_ns, known.get());
+    if (const auto known = find_queue(queue))
+      emit_sync(SyncKind::stream_event, call, end_ns, known.get());
   });
 }
 
-cl_int CL_API_CALL barrier_with_wait_list(cl_command_queue queue, cl_uint count, const cl_event* events,
-                                          cl_event* event) {
+cl_int CL_API_CALL barrier_with_wait_list(cl_command_queue queue, cl_uint count,
+                                          const cl_event* events, cl_event* event) {
   const auto function = next(queue).clEnqueueBarrierWithWaitList;
   if (!collecting()) return function(queue, count, events, event);
   ApiCall call(Entry::clEnqueueBarrierWithWaitList);
@@ -104,14 +110,15 @@ cl_int CL_API_CALL enqueue_wait(cl_command_queue queue, cl_uint count, const cl_
   return result;
 }
 
-cl_int CL_API_CALL get_event_times(cl_event event, cl_profiling_info which, size_t capacity, void* value,
-                                   size_t* bytes) {
+cl_int CL_API_CALL get_event_times(cl_event event, cl_profiling_info which, size_t capacity,
+                                   void* value, size_t* bytes) {
   const Dispatch& cl = next(event);
   if (!recording()) return cl.clGetEventProfilingInfo(event, which, capacity, value, bytes);
   ApiCall call(Entry::clGetEventProfilingInfo);
   bool hidden = false;
   guard([&] {
-    const auto queue = query<cl_command_queue>(cl.clGetEventInfo, event, CL_EVENT_COMMAND_QUEUE, nullptr);
+    const auto queue =
+        query<cl_command_queue>(cl.clGetEventInfo, event, CL_EVENT_COMMAND_QUEUE, nullptr);
     hidden = queue != nullptr && find_hiding_queue(queue) != nullptr;
   });
   const cl_int result = hidden ? CL_PROFILING_INFO_NOT_AVAILABLE

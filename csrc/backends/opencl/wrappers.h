@@ -1,8 +1,9 @@
-// Our functions in front of OpenCL's. Each wrap_SUBJECT.cpp fills the entries of one subject; what none fills is
-// recorded as a call and nothing else (generic.cpp).
+// Our functions in front of OpenCL's. Each wrap_SUBJECT.cpp fills the entries of one subject; what
+// none fills is recorded as a call and nothing else (generic.cpp).
 //
-// Every wrapper follows the same order: nothing to do -> straight to the runtime; the runtime's call, its result
-// untouched; then what we note about it. No lock is held across a call of the runtime.
+// Every wrapper follows the same order: nothing to do -> straight to the runtime; the runtime's
+// call, its result untouched; then what we note about it. No lock is held across a call of the
+// runtime.
 #pragma once
 
 #include "backends/opencl/dispatch.h"

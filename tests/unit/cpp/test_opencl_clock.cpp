@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// One launch: the runtime reads the device clock `delay` after the call began, the call takes `length`.
+// One launch: the runtime reads the device clock `delay` after the call began, the call takes
+// `length`.
 template <class Device>
 void launch(DeviceClock& clock, Device&& device, int64_t at, int64_t delay, int64_t length) {
   if (clock.wants(at, at + length)) clock.observe(device(at + delay), at, at + length);

@@ -38,7 +38,8 @@ void test_geometry() {
   const Geometry full = geometry(3, global, local, nullptr);
   CHECK(full.global[0] == 1000 && full.global[1] == 6 && full.global[2] == 4);
   CHECK(full.block[0] == 64 && full.block[1] == 2 && full.block[2] == 4);
-  CHECK(full.grid[0] == 16 && full.grid[1] == 3 && full.grid[2] == 1);  // 15.6 groups: the last is partial
+  CHECK(full.grid[0] == 16 && full.grid[1] == 3 &&
+        full.grid[2] == 1);  // 15.6 groups: the last is partial
 
   // Dimensions that are not used have one work-item.
   const Geometry line = geometry(1, global, local, nullptr);
@@ -104,8 +105,8 @@ void test_queue_properties() {
   CHECK(copy_properties(none) == QueueProperties{0});  // which a runtime tells apart from no list
 
   const cl_queue_properties out_of_order = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
-  const cl_queue_properties given[] = {CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR, CL_QUEUE_PROPERTIES,
-                                       out_of_order, 0};
+  const cl_queue_properties given[] = {CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PRIORITY_LOW_KHR,
+                                       CL_QUEUE_PROPERTIES, out_of_order, 0};
   const QueueProperties list = copy_properties(given);
   CHECK(list.size() == 5);
   CHECK(queue_flags(list) == out_of_order);
@@ -124,7 +125,8 @@ void test_queue_properties() {
 }
 
 void test_texts() {
-  const uint8_t uuid[16] = {0x86, 0x80, 0x71, 0x06, 0x0a, 0, 3, 0x32, 0xfa, 0xff, 0xff, 0xfb, 0x8b, 0x1f, 0, 1};
+  const uint8_t uuid[16] = {0x86, 0x80, 0x71, 0x06, 0x0a, 0,    3, 0x32,
+                            0xfa, 0xff, 0xff, 0xfb, 0x8b, 0x1f, 0, 1};
   CHECK(uuid_text(uuid) == "86807106-0a00-0332-faff-fffb8b1f0001");
   CHECK(pci_text(0, 0x3b, 0, 1) == "0000:3b:00.1");
   CHECK(version_number("OpenCL 3.0 PoCL 3.0-rc2") == 300);
