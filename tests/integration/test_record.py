@@ -25,15 +25,21 @@ sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
 DAEMON = """
 import ctypes, os
 os.mkfifo("fifo"); os.mkfifo("done")
-ctypes.CDLL(None).pasta_range_mark(b"first")
+mark = ctypes.CDLL(None).pasta_range_mark
+mark(b"first")
+ready, tell = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
+        mark(b"from the daemon")
+        os.write(tell, b"x")
         os.closerange(0, 256)
         open("fifo").read()
-        ctypes.CDLL(None).pasta_range_mark(b"from the daemon")
+        mark(b"later")
         with open("done", "w") as done:
             done.write("finished\\n")
+        os._exit(0)
+    os.read(ready, 1)
     os._exit(0)
 os.wait()
 """

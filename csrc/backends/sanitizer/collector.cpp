@@ -47,7 +47,7 @@ uint32_t features_of(const Selection& selection) {
 
 const Backend kBackend = {
     "sanitizer",
-    "never run on its hardware",
+    "run on NVIDIA H200 (driver 580, CUDA 13.0); TMA never run",
     [](int64_t deadline_ns) { Collector::instance().harvest(deadline_ns); },
     [] { Collector::instance().forget(); },
     nullptr,
