@@ -109,7 +109,7 @@ def profiled(kind: str) -> Iterator[None]:
         profiler = profile(activities=activities)
         profiler.start()
         yield
-        torch.cuda.synchronize()
+        profiler.stop()
         return
     if kind == "proton":
         import tempfile
