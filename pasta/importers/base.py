@@ -213,7 +213,12 @@ class ImportSummary:
     notes: tuple[str, ...]
 
 
-def nothing_to_import(sources: Sequence[Source], why: str, fix: str) -> PastaError:
-    """Return the error for a file that is well formed and holds no event that pasta has a table for."""
+def nothing_to_import(sources: Sequence[Source], why: str, fix: str, report: Report | None = None) -> PastaError:
+    """Return the error for files that hold no event that pasta has a table for.
+
+    The reason is ``why``, unless ``report`` says that a file ended early.
+    """
+    for loss in () if report is None else report.losses:
+        return PastaError(f"nothing to import: {loss['cause']}", loss["remedy"])
     names = ", ".join(source.path.name for source in sources[:3]) + (", ..." if len(sources) > 3 else "")
     return PastaError(f"nothing to import from {names}: {why}", fix)

@@ -65,7 +65,7 @@ class Chrome:
         report.unmatched += slices.unmatched
         where = spool.columns("range", "start_ns", "end_ns", "pid", "thread_id", "kind")
         if where.is_empty():
-            raise nothing_to_import(sources, "no slice with a time", "")
+            raise nothing_to_import(sources, "no slice with a time", "", report)
         first = where["start_ns"].min()
         assert isinstance(first, int)
         _write(spool, sink, first, _parents(where))

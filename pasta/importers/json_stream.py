@@ -26,6 +26,8 @@ Item = TypeVar("Item")
 BATCH_BYTES = 2 << 20
 #: An element or header value longer than this is taken for damage.
 MAX_ITEM_BYTES = 32 << 20
+#: So is one with more strings and brackets than this, which take some seconds to count.
+MAX_ITEM_MARKS = 4 << 20
 
 #: How far from the end of a batch to look for the end of an element.
 _CUT_WINDOW = 1 << 16
@@ -72,6 +74,7 @@ class JsonStream(Generic[Item]):
         self._position = 0
         self._consumed = 0
         self._ended = False
+        self._too_large = False
 
     def batches(self) -> Iterator[list[Item]]:
         """Yield the elements in batches, in the order of the file; raises ``PastaError`` when it is not JSON at all."""
@@ -203,7 +206,10 @@ class JsonStream(Generic[Item]):
             end = scalar.end() if scalar else begin + 1
             return end if end < len(self._buffer) or self._ended else None
         depth = 0
-        for match in _STRUCTURE.finditer(self._buffer, begin):
+        for count, match in enumerate(_STRUCTURE.finditer(self._buffer, begin)):
+            if count == MAX_ITEM_MARKS:
+                self._too_large = True
+                return None
             mark = match.group()
             if mark in _OPENING:
                 depth += 1
@@ -246,7 +252,7 @@ class JsonStream(Generic[Item]):
     def _grow(self) -> bool:
         """Read twice as much as follows the position; return False when there is no more or it would be too much."""
         have = len(self._buffer) - self._position
-        if self._ended or have > MAX_ITEM_BYTES:
+        if self._ended or self._too_large or have > MAX_ITEM_BYTES:
             return False
         self._fill(max(2 * have, 1 << 16))
         return True

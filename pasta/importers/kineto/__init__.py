@@ -65,7 +65,7 @@ class Kineto:
         scanned = [self._scan(number, source, report) for number, source in enumerate(sources)]
         files = [file for file in scanned if file is not None]
         if not files:
-            raise nothing_to_import(sources, "no event that pasta knows", "record with activities=[CPU, CUDA]")
+            raise nothing_to_import(sources, "no event that pasta knows", "record with activities=[CPU, CUDA]", report)
         anchor = min(file.first_ns for file in files)
         report.epoch_ns = anchor if anchor > _EPOCH else None
         if all(file.coarse for file in files):

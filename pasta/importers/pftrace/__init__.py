@@ -47,7 +47,7 @@ class PerfettoTrace:
         files = [_File(number, source, report) for number, source in enumerate(sources)]
         starts = [file.first_ns for file in files if file.first_ns is not None]
         if not starts:
-            raise nothing_to_import(sources, "no slice with a time", "")
+            raise nothing_to_import(sources, "no slice with a time", "", report)
         anchor = min(starts)
         offset = files[0].realtime_offset
         report.epoch_ns = None if offset is None else anchor + offset

@@ -130,6 +130,15 @@ def test_an_element_without_an_end_is_given_up_in_bounded_memory(monkeypatch: py
         assert source.given * 1024 < json_stream.BATCH_BYTES + (1 << 18)
 
 
+def test_an_element_with_too_many_brackets_is_given_up_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "MAX_ITEM_MARKS", 1000)
+    source = Pieces(b'[{"good": 1}, {"x": ' + b"[" * (6 << 20), 1 << 10)
+    parsed = JsonStream(source, "", msgspec.json.Decoder(list[dict[str, Any]]).decode, lambda value: None)
+    assert elements(parsed) == [{"good": 1}]
+    assert parsed.broken is not None
+    assert source.given * 1024 < json_stream.BATCH_BYTES + (1 << 18)
+
+
 def test_a_missing_quote_costs_the_line_that_it_is_on() -> None:
     text = b'[\n{"a": "one"},\n{"a": "two},\n{"a": "three"}\n]'
     parsed = stream(text)
