@@ -43,6 +43,8 @@ _FORMS: Mapping[str, frozenset[str]] = {
     "sample": frozenset({"sample_timestamp", "exec_mask"}),
     "statistics": frozenset({"name", "calls", "totaldurationns"}),
 }
+#: Tables that the rows of a form become.
+_TABLES = {"kernel": "kernel", "copy": "memcpy", "allocation": "alloc", "call": "api", "marker": "range"}
 _UNPLACED = {
     "counter": "value of a hardware counter",
     "scratch": "scratch memory event",
@@ -122,7 +124,9 @@ class _Runs:
         if form in _UNPLACED and rows:
             self._report.unplaced[_UNPLACED[form]] += rows
         if source.broken:
-            self._report.loss(form, None, f"{source.path.name} is cut: {source.broken}", "fetch the file again")
+            self._report.loss(
+                _TABLES.get(form), None, f"{source.path.name} is cut: {source.broken}", "fetch the file again"
+            )
             self._report.notes.append(f"{source.path.name} is cut: {source.broken}; what came before is imported")
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,20 @@ def test_rows_that_are_cut_or_have_no_start_are_skipped_and_counted(tmp_path: Pa
     trace = imported(path)
     assert len(trace.rows("kernel")) == 1
     assert trace.summary.skipped == {"row with a wrong number of fields": 1, "row without a start": 1}
+
+
+def test_of_a_packed_file_that_is_cut_the_whole_rows_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out_hip_api_trace.csv"
+    calls = [("HIP_RUNTIME_API", f"hipCall{n**7}", 1, 1, n, n * 10, n * 10 + 5) for n in range(2000)]
+    content = gzip.compress(write(path, CALLS, *calls).read_bytes(), mtime=0)
+    path.write_bytes(content[: len(content) // 2])
+    trace = imported(path)
+    names = trace.rows("api", "name")
+    assert 200 < len(names) < 1800
+    assert names == [call[1] for call in calls[: len(names)]]
+    (loss,) = trace.rows("loss")
+    assert loss["table"] == "api"
+    assert "its gzip data ends early" in loss["cause"]
 
 
 @MANY_FILES
