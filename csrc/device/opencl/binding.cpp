@@ -58,7 +58,9 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
   Binding binding;
   uint32_t root_count = static_cast<uint32_t>(plan.roots.size());
   objects.resize(root_count);
-  if (plan.dynamic_sites == 0) ranges.clear();
+  bool searched = std::any_of(plan.sites.begin(), plan.sites.end(),
+                              [](const Site& site) { return site.ranges; });
+  if (!searched) ranges.clear();
   std::sort(ranges.begin(), ranges.end(),
             [](const AddressRange& a, const AddressRange& b) { return a.address < b.address; });
   uint64_t objects_total = root_count + ranges.size();
@@ -93,6 +95,9 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
     words[3] = map.shift;
   }
   binding.words[kBindingRanges] = ranges.size();
+  uint64_t step = 1;
+  while (step * 2 <= ranges.size()) step *= 2;
+  binding.words[kBindingFirstStep] = ranges.empty() ? 0 : step;
   binding.words[kBindingStride] = objects_total;
   binding.words[kBindingTable] = planner.take(plan.dynamic_sites * objects_total * kWord);
   binding.words[kBindingExtents] = planner.take(ranges.size() * 2 * kWord);
@@ -100,6 +105,8 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
   binding.words[kBindingTraceRecords] = records;
   binding.words[kBindingTrace] = planner.take(records * kTraceRecordBytes);
   binding.slot_bytes = planner.end();
+  binding.words[kBindingSpare] = align_to_unit(binding.words.size() * kWord);
+  binding.room_bytes = binding.words[kBindingSpare] + kSpareLines * kUnit;
   binding.roots = std::move(objects);
   binding.ranges = std::move(ranges);
   return binding;
@@ -108,12 +115,12 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
 Arena::Arena(uint64_t bytes) : bytes_(bytes / kUnit * kUnit), bindings_begin_(bytes_) {}
 
 bool Arena::fits(const Binding& binding) const {
-  return binding.slot_bytes + align_to_unit(binding.words.size() * kWord) <= bytes_;
+  return binding.slot_bytes + binding.room_bytes <= bytes_;
 }
 
 std::optional<Arena::Place> Arena::place(const Binding& binding) {
   auto known = known_.find(binding.words);
-  uint64_t binding_bytes = known == known_.end() ? align_to_unit(binding.words.size() * kWord) : 0;
+  uint64_t binding_bytes = known == known_.end() ? binding.room_bytes : 0;
   if (slots_end_ + binding.slot_bytes + binding_bytes > bindings_begin_) return std::nullopt;
   Place place{};
   if (known == known_.end()) {

@@ -40,6 +40,8 @@ struct BindingLimits {
 struct Binding {
   std::vector<uint64_t> words;  // as the kernel reads them, see layout.h
   uint64_t slot_bytes = 0;
+  uint64_t room_bytes =
+      0;  // that the binding takes in the hidden buffer: its words, and spare lines
   std::vector<BoundObject> roots;    // one for each KernelPlan::roots
   std::vector<AddressRange> ranges;  // sorted by address
 };

@@ -305,6 +305,7 @@ class Builder {
       if (site.dynamic == kNone) continue;
       const Origin& origin = dynamic_origins_[site.dynamic];
       bool anything = origin.unknown || origin.roots.empty();
+      site.ranges = anything;
       for (uint32_t r = 0; r < roots.size(); ++r) {
         Space space = roots[r].space;
         bool fits = site.space == Space::generic ? space == Space::global || space == Space::local

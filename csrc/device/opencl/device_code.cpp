@@ -175,59 +175,97 @@ Id DeviceCode::flush(const char* name, Op group_operation, Id by_one) {
 Id DeviceCode::flush_add() { return flush("flush_add", OpGroupIAdd, add()); }
 Id DeviceCode::flush_raise() { return flush("flush_raise", OpGroupUMax, raise()); }
 
-// A byte, not a bit, so that no atomic is needed; tested first, so that a line of the map stays
-// shared between cores once it is set. The test reads a 32-bit word because vector units gather
-// words, not bytes.
+// A byte, not a bit, so that no atomic is needed; and no branch, so that the program's control flow stays as it was
+// and vector units run this without masks. With many cores, a byte that is set is not written again, so that lines
+// of the map can stay in all caches: the store goes to the work-group's own spare line instead. The test reads a
+// 32-bit word because vector units gather words, not bytes.
 Id DeviceCode::mark() {
   Id& id = made_["mark"];
   if (id) return id;
-  NewFunction function = begin("mark", globals_.void_type(), {buffer_type(), ulong()}, &id);
+  NewFunction function =
+      begin("mark", globals_.void_type(), {state_type(), buffer_type(), ulong()}, &id);
   Emitter& code = function.code;
-  Id slot = function.parameters[0], offset = function.parameters[1];
+  Id state = function.parameters[0], slot = function.parameters[1], place = function.parameters[2];
   Id uint = globals_.int_type(32), uchar = globals_.int_type(8);
-  Id word_offset = code.binary(OpBitwiseAnd, offset, globals_.u64(~uint64_t{3}));
-  Id word_type = globals_.pointer_type(StorageCrossWorkgroup, uint);
-  Id word = code.load(uint, code.emit(OpBitcast, word_type, {byte_at(code, slot, word_offset)}), 4);
-  Id byte_in_word =
-      code.emit(OpBitwiseAnd, uint, {code.emit(OpUConvert, uint, {offset}), globals_.u32(3)});
-  Id bit = code.emit(OpShiftLeftLogical, uint, {byte_in_word, globals_.u32(3)});
-  Id seen = code.emit(OpBitwiseAnd, uint,
-                      {code.emit(OpShiftRightLogical, uint, {word, bit}), globals_.u32(1)});
-  Id yes = code.new_label(), done = code.new_label();
-  code.branch_if(code.compare(OpIEqual, seen, globals_.u32(0)), yes, done);
-  code.begin_block(yes);
-  Id one = code.emit(OpUConvert, uchar, {globals_.u32(1)});
-  code.store(byte_at(code, slot, offset), one, 1);
-  code.branch(done);
-  code.begin_block(done);
+  if (plan_.reducers.many_cores) {
+    Id word_offset = code.binary(OpBitwiseAnd, place, globals_.u64(~uint64_t{3}));
+    Id word_type = globals_.pointer_type(StorageCrossWorkgroup, uint);
+    Id word =
+        code.load(uint, code.emit(OpBitcast, word_type, {byte_at(code, slot, word_offset)}), 4);
+    Id byte_in_word =
+        code.emit(OpBitwiseAnd, uint, {code.emit(OpUConvert, uint, {place}), globals_.u32(3)});
+    Id bit = code.emit(OpShiftLeftLogical, uint, {byte_in_word, globals_.u32(3)});
+    Id byte = code.emit(OpShiftRightLogical, uint, {word, bit});
+    Id is_clear = code.compare(OpIEqual, code.emit(OpBitwiseAnd, uint, {byte, globals_.u32(1)}),
+                               globals_.u32(0));
+    place = code.select(is_clear, place, load_word(code, state, state_.spare()));
+  }
+  code.store(byte_at(code, slot, place), code.emit(OpUConvert, uchar, {globals_.u32(1)}), 1);
   code.effect(OpReturn, {});
   return end(function, id);
 }
 
-// Marks granules first ... last of a map.
-void DeviceCode::mark_lines(Emitter& code, Id slot, Id map, Id first, Id last) {
+DeviceCode::Map DeviceCode::map_of(Emitter& code, Id state, uint32_t root) {
+  auto word = [&](StateLayout::RootWord w) { return load_word(code, state, state_.root(root, w)); };
+  return {word(StateLayout::map), word(StateLayout::shift), word(StateLayout::line0),
+          word(StateLayout::limit)};
+}
+
+void DeviceCode::mark_bytes(Emitter& code, Id state, Id slot, const Map& map, Id address, Id bytes,
+                            uint32_t lines) {
+  auto line_of = [&](Id at) {
+    Id line = code.binary(OpISub, code.binary(OpShiftRightLogical, at, map.shift), map.line0);
+    return code.unsigned_min(line, map.limit);
+  };
+  auto mark_line = [&](Id line) {
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {mark(), state, slot, code.binary(OpIAdd, map.offset, line)});
+  };
+  Id first = line_of(address);
+  if (lines == 1) return mark_line(first);
+  Id one = globals_.u64(1);
+  Id last = line_of(code.binary(OpISub, code.binary(OpIAdd, address, bytes), one));
+  if (lines != kAnyLines) {
+    mark_line(first);
+    if (lines == 3) mark_line(code.unsigned_min(code.binary(OpIAdd, first, one), last));
+    return mark_line(last);
+  }
   Id before = code.blocks().back().label;
   Id head = code.new_label(), body = code.new_label(), done = code.new_label();
-  Id line = globals_.new_id();
-  Id next = globals_.new_id();
+  Id line = globals_.new_id(), next = globals_.new_id();
+  Id something = code.compare(OpINotEqual, bytes, globals_.u64(0));
   code.branch(head);
   code.begin_block(head);
-  code.blocks().back().instructions.push_back(
-      Instruction::make(OpPhi, ulong(), line, {first, before, next, body}));
-  code.branch_if(code.compare(OpULessThanEqual, line, last), body, done);
+  auto& phi = code.blocks().back().instructions;
+  phi.push_back(Instruction::make(OpPhi, ulong(), line, {first, before, next, body}));
+  Id more = code.compare(OpULessThanEqual, line, last);
+  code.branch_if(code.emit(OpLogicalAnd, globals_.bool_type(), {something, more}), body, done);
   code.begin_block(body);
-  code.emit(OpFunctionCall, globals_.void_type(), {mark(), slot, code.binary(OpIAdd, map, line)});
+  mark_line(line);
   code.blocks().back().instructions.push_back(
-      Instruction::make(OpIAdd, ulong(), next, {line, globals_.u64(1)}));
+      Instruction::make(OpIAdd, ulong(), next, {line, one}));
   code.branch(head);
   code.begin_block(done);
 }
 
-Id DeviceCode::touch(uint32_t root) { return touch_function(root, false); }
-Id DeviceCode::touch_span(uint32_t root) { return touch_function(root, true); }
+// Widens the extents of a root by this access, if `condition` (0: always) holds and there is a byte in it.
+void DeviceCode::widen_extents(Emitter& code, Id state, uint32_t root, Id address, Id bytes,
+                               Id condition) {
+  auto word = [&](StateLayout::RootWord w) { return load_word(code, state, state_.root(root, w)); };
+  Id offset = code.binary(OpISub, address, word(StateLayout::base));
+  Id some = code.compare(OpINotEqual, bytes, globals_.u64(0));
+  if (condition) some = code.emit(OpLogicalAnd, globals_.bool_type(), {some, condition});
+  auto raise_word = [&](StateLayout::RootWord w, Id value) {
+    Id now = word(w);
+    store_word(code, state, state_.root(root, w),
+               code.unsigned_max(now, code.select(some, value, now)));
+  };
+  raise_word(StateLayout::first, code.emit(OpNot, ulong(), {offset}));
+  raise_word(StateLayout::last, code.binary(OpIAdd, offset, bytes));
+}
 
-Id DeviceCode::touch_function(uint32_t root, bool span) {
-  std::string name = (span ? "touch_span_" : "touch_") + std::to_string(root);
+Id DeviceCode::touch(uint32_t root, uint32_t lines) {
+  std::string name = "touch_" + std::to_string(root) + "_" + std::to_string(lines);
   Id& id = made_[name];
   if (id) return id;
   mark();
@@ -236,35 +274,8 @@ Id DeviceCode::touch_function(uint32_t root, bool span) {
   Emitter& code = function.code;
   Id state = function.parameters[0], slot = function.parameters[1];
   Id address = function.parameters[2], bytes = function.parameters[3];
-  auto word = [&](StateLayout::RootWord w) { return load_word(code, state, state_.root(root, w)); };
-  Id shift = word(StateLayout::shift), line0 = word(StateLayout::line0);
-  Id limit = word(StateLayout::limit), map = word(StateLayout::map);
-
-  if (span) {
-    Id some = code.new_label(), none = code.new_label();
-    code.branch_if(code.compare(OpINotEqual, bytes, globals_.u64(0)), some, none);
-    code.begin_block(none);
-    code.effect(OpReturn, {});
-    code.begin_block(some);
-  }
-  if (plan_.reducers.extents) {
-    Id offset = code.binary(OpISub, address, word(StateLayout::base));
-    Id first = code.unsigned_max(word(StateLayout::first), code.emit(OpNot, ulong(), {offset}));
-    Id last = code.unsigned_max(word(StateLayout::last), code.binary(OpIAdd, offset, bytes));
-    store_word(code, state, state_.root(root, StateLayout::first), first);
-    store_word(code, state, state_.root(root, StateLayout::last), last);
-  }
-  auto line_of = [&](Id at) {
-    return code.unsigned_min(
-        code.binary(OpISub, code.binary(OpShiftRightLogical, at, shift), line0), limit);
-  };
-  Id line = line_of(address);
-  if (span) {
-    Id end_address = code.binary(OpISub, code.binary(OpIAdd, address, bytes), globals_.u64(1));
-    mark_lines(code, slot, map, line, line_of(end_address));
-  } else {
-    code.emit(OpFunctionCall, globals_.void_type(), {mark(), slot, code.binary(OpIAdd, map, line)});
-  }
+  if (plan_.reducers.extents) widen_extents(code, state, root, address, bytes, 0);
+  mark_bytes(code, state, slot, map_of(code, state, root), address, bytes, lines);
   code.effect(OpReturn, {});
   return end(function, id);
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "device/opencl/layout.h"
@@ -38,11 +39,16 @@ struct StateLayout {
   // a value, as with counters, each alternative has to be built on it: the Intel CPU compiler (2026.2)
   // can take a merge of values that are the same for all work-items to be the same for all, too.
   uint32_t zero() const { return binding() + 2; }
-  uint32_t words() const { return binding() + 3; }
+  // Offset from the slot of a line that nobody reads, for stores that must not be skipped.
+  uint32_t spare() const { return binding() + 3; }
+  uint32_t words() const { return binding() + 4; }
 };
 
 // What a function that finds the object of an address returns when there is none.
 inline constexpr uint64_t kNowhere = ~uint64_t{0};
+
+// For accesses that may touch more than three lines.
+inline constexpr uint32_t kAnyLines = 0;
 
 class DeviceCode {
  public:
@@ -73,13 +79,12 @@ class DeviceCode {
   spirv::Id raise();        // void (slot, ulong offset, ulong value): atomically to at least value
   spirv::Id flush_add();    // void (slot, ulong offset, ulong value): add() once a sub-group
   spirv::Id flush_raise();  // void (slot, ulong offset, ulong value)
-  spirv::Id mark();         // void (slot, ulong offset): the byte there becomes 1
-  // void (state, slot, ulong address, ulong bytes): the access touches a root
-  spirv::Id touch(uint32_t root);       // within one line
-  spirv::Id touch_span(uint32_t root);  // any number of lines
-  // ulong (state, slot, ulong address, ulong bytes): touches the object there and returns its
-  // number: a root, or roots + range, or kNowhere
-  spirv::Id reach(const std::vector<uint32_t>& candidates);
+  spirv::Id mark();         // void (state, slot, ulong offset): the byte there becomes 1
+  // void (state, slot, ulong address, ulong bytes): the access, in at most `lines` lines, touches a root
+  spirv::Id touch(uint32_t root, uint32_t lines);
+  // ulong (state, slot, ulong address, ulong bytes): touches the object there and returns its number: a root, or
+  // roots + range (if `ranges` are to be searched), or kNowhere
+  spirv::Id reach(const std::vector<uint32_t>& candidates, bool ranges, uint32_t lines);
   spirv::Id tally();  // void (state, slot, ulong *object, ulong *length, ulong site, ulong object)
   spirv::Id trace();  // void (state, slot, ulong site, ulong address)
 
@@ -90,11 +95,17 @@ class DeviceCode {
                            spirv::Id* id);
   spirv::Id end(spirv::NewFunction& function, spirv::Id id);
   spirv::Id flush(const char* name, spirv::Op group_operation, spirv::Id by_one);
-  spirv::Id touch_function(uint32_t root, bool span);
-  void mark_lines(spirv::Emitter& code, spirv::Id slot, spirv::Id map, spirv::Id first,
-                  spirv::Id last);
+  // Where the lines of an object are marked.
+  struct Map {
+    spirv::Id offset, shift, line0, limit;
+  };
+  Map map_of(spirv::Emitter& code, spirv::Id state, uint32_t root);
+  void mark_bytes(spirv::Emitter& code, spirv::Id state, spirv::Id slot, const Map& map,
+                  spirv::Id address, spirv::Id bytes, uint32_t lines);
+  void widen_extents(spirv::Emitter& code, spirv::Id state, uint32_t root, spirv::Id address,
+                     spirv::Id bytes, spirv::Id condition);
   spirv::Id find_range();
-  spirv::Id touch_range();  // void (state, slot, ulong range, ulong address, ulong bytes)
+  spirv::Id widen_range();
   spirv::Id object_offset(spirv::Emitter& code, spirv::Id state, spirv::Id object);
   spirv::Id binding_word(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t word);
 
@@ -105,7 +116,7 @@ class DeviceCode {
   SlotLayout slot_;
   StateLayout state_;
   std::map<std::string, spirv::Id> made_;
-  std::map<std::vector<uint32_t>, spirv::Id> reach_;
+  std::map<std::tuple<std::vector<uint32_t>, bool, uint32_t>, spirv::Id> reach_;
 };
 
 }  // namespace pasta::memory

@@ -19,8 +19,13 @@ Id DeviceCode::object_offset(Emitter& code, Id state, Id object) {
   return code.binary(OpIAdd, first, entry);
 }
 
-// ulong (state, slot, ulong address): number of the range that holds it, kNowhere if none does.
-// Binary search for the last range that begins at or before the address.
+// ulong (state, slot, ulong address): number of the range that holds it, kNowhere if none does. A binary search
+// whose steps are the same for all work-items, so that no branch depends on the address:
+//
+//   found = 0; for (step = 2^31; step; step /= 2) if (found + step <= ranges && begin[found + step - 1] <= address)
+//   found += step;                       // ranges [0, found) begin at or before the address
+//
+// with a first step no larger than needed.
 Id DeviceCode::find_range() {
   Id& id = made_["find_range"];
   if (id) return id;
@@ -28,101 +33,83 @@ Id DeviceCode::find_range() {
   Emitter& code = function.code;
   Id state = function.parameters[0], slot = function.parameters[1],
      address = function.parameters[2];
-  Id roots = globals_.u64(state_.roots), zero = globals_.u64(0), one = globals_.u64(1);
+  Id zero = globals_.u64(0), one = globals_.u64(1);
   Id varying = load_word(code, state, state_.zero());
-  Id ranges = code.binary(OpBitwiseOr, binding_word(code, state, slot, kBindingRanges), varying);
+  Id ranges = binding_word(code, state, slot, kBindingRanges);
+  auto field = [&](Id range, uint32_t number) {
+    Id entry = object_offset(code, state, code.binary(OpIAdd, range, globals_.u64(state_.roots)));
+    Id offset = code.binary(OpIAdd, entry, globals_.u64(uint64_t{number} * kWord));
+    return code.load(ulong(), long_at(code, slot, offset), kWord);
+  };
   Id before = code.blocks().back().label;
-  Id head = code.new_label(), body = code.new_label(), found = code.new_label();
-  Id check = code.new_label(), none = code.new_label();
-  Id low = globals_.new_id(), high = globals_.new_id(), next_low = globals_.new_id(),
-     next_high = globals_.new_id();
+  Id head = code.new_label(), body = code.new_label(), done = code.new_label();
+  Id step = globals_.new_id(), next_step = globals_.new_id();
+  Id found = globals_.new_id(), next_found = globals_.new_id();
+  Id first_step = binding_word(code, state, slot, kBindingFirstStep);
   code.branch(head);
-
-  code.begin_block(
-      head);  // ranges [0, low) begin at or before the address, [high, ranges) behind it
+  code.begin_block(head);
   auto& phis = code.blocks().back().instructions;
-  phis.push_back(Instruction::make(OpPhi, ulong(), low, {varying, before, next_low, body}));
-  phis.push_back(Instruction::make(OpPhi, ulong(), high, {ranges, before, next_high, body}));
-  code.branch_if(code.compare(OpULessThan, low, high), body, found);
-
+  phis.push_back(Instruction::make(OpPhi, ulong(), step, {first_step, before, next_step, body}));
+  phis.push_back(Instruction::make(OpPhi, ulong(), found, {varying, before, next_found, body}));
+  code.branch_if(code.compare(OpINotEqual, step, zero), body, done);
   code.begin_block(body);
-  Id middle = code.binary(OpShiftRightLogical, code.binary(OpIAdd, low, high), one);
-  Id middle_at = object_offset(code, state, code.binary(OpIAdd, roots, middle));
-  Id starts = code.load(ulong(), long_at(code, slot, middle_at), kWord);
-  Id at_or_before = code.compare(OpULessThanEqual, starts, address);
+  Id further = code.binary(OpIAdd, found, step);
+  Id exists = code.compare(OpULessThanEqual, further, ranges);
+  Id last = code.select(exists, code.binary(OpISub, further, one), zero);
+  Id at_or_before = code.compare(OpULessThanEqual, field(last, 0), address);
+  Id take = code.emit(OpLogicalAnd, globals_.bool_type(), {exists, at_or_before});
   auto& steps = code.blocks().back().instructions;
-  Id after_middle = code.binary(OpIAdd, middle, one);
-  steps.push_back(
-      Instruction::make(OpSelect, ulong(), next_low, {at_or_before, after_middle, low}));
-  steps.push_back(Instruction::make(OpSelect, ulong(), next_high, {at_or_before, high, middle}));
+  steps.push_back(Instruction::make(OpSelect, ulong(), next_found, {take, further, found}));
+  steps.push_back(Instruction::make(OpShiftRightLogical, ulong(), next_step, {step, one}));
   code.branch(head);
-
-  code.begin_block(found);
-  code.branch_if(code.compare(OpIEqual, low, zero), none, check);
-  code.begin_block(check);
-  Id range = code.binary(OpISub, low, one);
-  Id range_at = object_offset(code, state, code.binary(OpIAdd, roots, range));
-  Id begin_address = code.load(ulong(), long_at(code, slot, range_at), kWord);
-  Id size_at = code.binary(OpIAdd, range_at, globals_.u64(kWord));
-  Id size = code.load(ulong(), long_at(code, slot, size_at), kWord);
-  Id inside = code.compare(OpULessThan, code.binary(OpISub, address, begin_address), size);
+  code.begin_block(done);
+  Id any = code.compare(OpINotEqual, found, zero);
+  Id range = code.select(any, code.binary(OpISub, found, one), zero);
+  Id offset = code.binary(OpISub, address, field(range, 0));
+  Id in_range = code.compare(OpULessThan, offset, field(range, 1));
+  Id inside = code.emit(OpLogicalAnd, globals_.bool_type(), {any, in_range});
   code.effect(OpReturnValue, {code.select(inside, range, globals_.u64(kNowhere))});
-  code.begin_block(none);
-  code.effect(OpReturnValue, {code.emit(OpNot, ulong(), {varying})});
   return end(function, id);
 }
 
-Id DeviceCode::touch_range() {
-  Id& id = made_["touch_range"];
+// void (state, slot, ulong range, ulong address, ulong bytes): widens the extents of a range.
+Id DeviceCode::widen_range() {
+  Id& id = made_["widen_range"];
   if (id) return id;
-  mark();
   raise();
-  NewFunction function = begin("touch_range", globals_.void_type(),
+  NewFunction function = begin("widen_range", globals_.void_type(),
                                {state_type(), buffer_type(), ulong(), ulong(), ulong()}, &id);
   Emitter& code = function.code;
   Id state = function.parameters[0], slot = function.parameters[1], range = function.parameters[2];
   Id address = function.parameters[3], bytes = function.parameters[4];
+  Id yes = code.new_label(), done = code.new_label();
+  Id some = code.compare(OpINotEqual, bytes, globals_.u64(0));
+  Id is_range = code.compare(OpINotEqual, range, globals_.u64(kNowhere));
+  code.branch_if(code.emit(OpLogicalAnd, globals_.bool_type(), {some, is_range}), yes, done);
+  code.begin_block(yes);
   Id entry = object_offset(code, state, code.binary(OpIAdd, range, globals_.u64(state_.roots)));
-  auto field = [&](uint32_t number) {
-    Id offset = code.binary(OpIAdd, entry, globals_.u64(uint64_t{number} * kWord));
-    return code.load(ulong(), long_at(code, slot, offset), kWord);
-  };
-  Id base = field(0), size = field(1), map = field(2), shift = field(3);
-  if (plan_.reducers.extents) {
-    Id offset = code.binary(OpISub, address, base);
-    Id extents = binding_word(code, state, slot, kBindingExtents);
-    Id first_at = code.binary(OpIAdd, extents, code.binary(OpIMul, range, globals_.u64(2 * kWord)));
-    Id last_at = code.binary(OpIAdd, first_at, globals_.u64(kWord));
-    code.emit(OpFunctionCall, globals_.void_type(),
-              {raise(), slot, first_at, code.emit(OpNot, ulong(), {offset})});
-    code.emit(OpFunctionCall, globals_.void_type(),
-              {raise(), slot, last_at, code.binary(OpIAdd, offset, bytes)});
-  }
-  Id line0 = code.binary(OpShiftRightLogical, base, shift);
-  Id end_of_range = code.binary(OpISub, code.binary(OpIAdd, base, size), globals_.u64(1));
-  Id limit = code.binary(OpISub, code.binary(OpShiftRightLogical, end_of_range, shift), line0);
-  limit = code.binary(OpIAdd, limit, globals_.u64(1));
-  auto line_of = [&](Id at) {
-    return code.unsigned_min(
-        code.binary(OpISub, code.binary(OpShiftRightLogical, at, shift), line0), limit);
-  };
-  Id last = code.binary(OpISub, code.binary(OpIAdd, address, bytes), globals_.u64(1));
-  mark_lines(code, slot, map, line_of(address), line_of(last));
+  Id offset = code.binary(OpISub, address, code.load(ulong(), long_at(code, slot, entry), kWord));
+  Id extents = binding_word(code, state, slot, kBindingExtents);
+  Id first_at = code.binary(OpIAdd, extents, code.binary(OpIMul, range, globals_.u64(2 * kWord)));
+  Id last_at = code.binary(OpIAdd, first_at, globals_.u64(kWord));
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {raise(), slot, first_at, code.emit(OpNot, ulong(), {offset})});
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {raise(), slot, last_at, code.binary(OpIAdd, offset, bytes)});
+  code.branch(done);
+  code.begin_block(done);
   code.effect(OpReturn, {});
   return end(function, id);
 }
 
-Id DeviceCode::reach(const std::vector<uint32_t>& candidates) {
-  Id& id = reach_[candidates];
+// All alternatives are computed and the right one selected: again no branch that depends on the address.
+Id DeviceCode::reach(const std::vector<uint32_t>& candidates, bool ranges, uint32_t lines) {
+  Id& id = reach_[{candidates, ranges, lines}];
   if (id) return id;
-  bool lines = plan_.reducers.lines;
-  find_range();
-  if (lines) {
-    touch_range();
-    for (uint32_t root : candidates) {
-      if (plan_.roots[root].space != Space::local) touch_span(root);
-    }
-  }
+  bool marks = plan_.reducers.lines, extents = marks && plan_.reducers.extents;
+  mark();
+  if (ranges) find_range();
+  if (ranges && extents) widen_range();
   NewFunction function =
       begin("reach", ulong(), {state_type(), buffer_type(), ulong(), ulong()}, &id);
   Emitter& code = function.code;
@@ -132,30 +119,58 @@ Id DeviceCode::reach(const std::vector<uint32_t>& candidates) {
   auto varying = [&](uint64_t value) {
     return code.binary(OpBitwiseOr, zero, globals_.u64(value));
   };
-  for (uint32_t root : candidates) {
+
+  Id object = varying(kNowhere);
+  Map map{load_word(code, state, state_.spare()), zero, zero,
+          zero};  // its line 0 is the spare line
+  auto choose = [&](Id condition, Id number, const Map& other) {
+    object = code.select(condition, number, object);
+    if (!marks) return;
+    map.offset = code.select(condition, other.offset, map.offset);
+    map.shift = code.select(condition, other.shift, map.shift);
+    map.line0 = code.select(condition, other.line0, map.line0);
+    map.limit = code.select(condition, other.limit, map.limit);
+  };
+  Id range = 0;
+  if (ranges) {
+    range = code.emit(OpFunctionCall, ulong(), {find_range(), state, slot, address});
+    Id is_range = code.compare(OpINotEqual, range, globals_.u64(kNowhere));
+    Id number = code.binary(OpIAdd, code.select(is_range, range, zero), globals_.u64(state_.roots));
+    Id entry = object_offset(code, state, number);
+    auto field = [&](uint32_t word) {
+      Id offset = code.binary(OpIAdd, entry, globals_.u64(uint64_t{word} * kWord));
+      return code.load(ulong(), long_at(code, slot, offset), kWord);
+    };
+    Id begin_address = field(0), shift = field(3), one = globals_.u64(1);
+    Id line0 = code.binary(OpShiftRightLogical, begin_address, shift);
+    Id last = code.binary(OpISub, code.binary(OpIAdd, begin_address, field(1)), one);
+    Id granules = code.binary(OpISub, code.binary(OpShiftRightLogical, last, shift), line0);
+    choose(is_range, number, {field(2), shift, line0, code.binary(OpIAdd, granules, one)});
+  }
+  // From the last candidate to the first, so that the first one that fits wins.
+  for (size_t i = candidates.size(); i-- > 0;) {
+    uint32_t root = candidates[i];
     Id base = load_word(code, state, state_.root(root, StateLayout::base));
     Id size = load_word(code, state, state_.root(root, StateLayout::bytes));
-    Id hit = code.new_label(), miss = code.new_label();
-    code.branch_if(code.compare(OpULessThan, code.binary(OpISub, address, base), size), hit, miss);
-    code.begin_block(hit);
-    if (lines && plan_.roots[root].space != Space::local) {
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {touch_span(root), state, slot, address, bytes});
-    }
-    code.effect(OpReturnValue, {varying(root)});
-    code.begin_block(miss);
+    Id hit = code.compare(OpULessThan, code.binary(OpISub, address, base), size);
+    bool mapped = plan_.roots[root].space != Space::local;
+    choose(hit, varying(root),
+           mapped ? map_of(code, state, root)
+                  : Map{load_word(code, state, state_.spare()), zero, zero, zero});
   }
-  Id range = code.emit(OpFunctionCall, ulong(), {find_range(), state, slot, address});
-  Id hit = code.new_label(), miss = code.new_label();
-  code.branch_if(code.compare(OpINotEqual, range, globals_.u64(kNowhere)), hit, miss);
-  code.begin_block(hit);
-  if (lines) {
+  for (uint32_t root : candidates) {
+    if (!extents || plan_.roots[root].space == Space::local) continue;
+    widen_extents(code, state, root, address, bytes,
+                  code.compare(OpIEqual, object, globals_.u64(root)));
+  }
+  if (ranges && extents) {
+    Id is_range = code.compare(OpUGreaterThanEqual, object, globals_.u64(state_.roots));
+    Id reached = code.select(is_range, range, globals_.u64(kNowhere));
     code.emit(OpFunctionCall, globals_.void_type(),
-              {touch_range(), state, slot, range, address, bytes});
+              {widen_range(), state, slot, reached, address, bytes});
   }
-  code.effect(OpReturnValue, {code.binary(OpIAdd, range, globals_.u64(state_.roots))});
-  code.begin_block(miss);
-  code.effect(OpReturnValue, {varying(kNowhere)});
+  if (marks) mark_bytes(code, state, slot, map, address, bytes, lines);
+  code.effect(OpReturnValue, {object});
   return end(function, id);
 }
 

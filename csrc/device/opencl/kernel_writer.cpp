@@ -22,13 +22,6 @@ uint64_t inlined_size(const CallTree& tree) {
   return size.front();
 }
 
-// An access of this size and alignment stays within one 64-byte line.
-bool fits_a_line(const Access& access) {
-  bool power_of_two = (access.bytes & (access.bytes - 1)) == 0;
-  return access.form == AccessForm::fixed && power_of_two && access.bytes <= (1u << kLineShift) &&
-         access.alignment >= access.bytes;
-}
-
 }  // namespace
 
 KernelWriter::KernelWriter(const Source& source, const CallTree& tree, Globals& globals)
@@ -110,6 +103,11 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   Id item = device_.builtin1(code, BuiltInGlobalLinearId, "__spirv_BuiltInGlobalLinearId");
   Id varying_zero = code.binary(OpBitwiseAnd, unknown, item);
   device_.store_word(code, state, layout.zero(), varying_zero);
+  Id spare_at = code.binary(OpIAdd, binding_offset, globals_.u64(kBindingSpare * kWord));
+  Id spare = code.load(device_.ulong(), device_.long_at(code, slot, spare_at), kWord);
+  Id line = code.binary(OpBitwiseAnd, group_number(code), globals_.u64(kSpareLines - 1));
+  spare = code.binary(OpIAdd, spare, code.binary(OpIMul, line, globals_.u64(kUnit)));
+  device_.store_word(code, state, layout.spare(), code.binary(OpIAdd, binding_offset, spare));
   for (uint32_t c = 0; c < layout.counters; ++c) device_.store_word(code, state, c, varying_zero);
   for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
     const Root& root = plan_.roots[k];
@@ -163,6 +161,14 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   }
 }
 
+// Differs between neighbouring work-groups: enough to spread them.
+Id KernelWriter::group_number(Emitter& code) {
+  auto group = [&](uint32_t c) {
+    return device_.builtin3(code, BuiltInWorkgroupId, "__spirv_BuiltInWorkgroupId", c);
+  };
+  return code.binary(OpIAdd, code.binary(OpIAdd, group(0), group(1)), group(2));
+}
+
 // The first work-item tells the host what only the device knows.
 void KernelWriter::publish_facts(Emitter& code, Id state, Id slot) {
   Id item = device_.builtin1(code, BuiltInGlobalLinearId, "__spirv_BuiltInGlobalLinearId");
@@ -189,11 +195,7 @@ void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
   const StateLayout& layout = device_.state_layout();
   const SlotLayout& slot_layout = device_.slot_layout();
   if (layout.counters) {
-    auto group = [&](uint32_t c) {
-      return device_.builtin3(code, BuiltInWorkgroupId, "__spirv_BuiltInWorkgroupId", c);
-    };
-    Id sum = code.binary(OpIAdd, code.binary(OpIAdd, group(0), group(1)), group(2));
-    Id shard = code.binary(OpBitwiseAnd, sum, globals_.u64(kShards - 1));
+    Id shard = code.binary(OpBitwiseAnd, group_number(code), globals_.u64(kShards - 1));
     Id row = code.binary(OpIMul, shard, globals_.u64(uint64_t{slot_layout.row_words()} * kWord));
     for (uint32_t c = 0; c < layout.counters; ++c) {
       Id offset =
@@ -214,13 +216,8 @@ void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
     }
   }
   for (const Site& site : plan_.sites) {
-    if (site.dynamic == kNone) continue;
     // An object that no access can have ends the run.
-    code.emit(OpFunctionCall, globals_.void_type(),
-              {device_.tally(), state, slot,
-               device_.word_pointer(code, state, layout.run_object(site.dynamic)),
-               device_.word_pointer(code, state, layout.run_length(site.dynamic)),
-               globals_.u64(site.dynamic), globals_.u64(kNowhere - 1)});
+    if (site.has_table()) tally(code, state, slot, site.dynamic, globals_.u64(kNowhere - 1));
   }
 }
 
@@ -284,7 +281,7 @@ std::vector<Instruction> KernelWriter::block(const Instance& instance, uint32_t 
     uint16_t op = copy.opcode();
     if (copy.is_debug_line()) continue;
     if (!counted && op != OpLabel && op != OpPhi && op != OpVariable) {
-      count(code, counter, globals_.u64(1));
+      count(code, state_, counter, globals_.u64(1));
       counted = true;
     }
     for (; next_access != instance.accesses.end() && next_access->block == number &&
@@ -330,147 +327,9 @@ void KernelWriter::copy_decorations(const Ids& ids) {
   annotations.insert(annotations.end(), copies.begin(), copies.end());
 }
 
-void KernelWriter::count(Emitter& code, uint32_t counter, Id amount) {
-  Id place = device_.word_pointer(code, state_, counter);
+void KernelWriter::count(Emitter& code, Id state, uint32_t counter, Id amount) {
+  Id place = device_.word_pointer(code, state, counter);
   code.store(place, code.binary(OpIAdd, code.load(device_.ulong(), place, kWord), amount), kWord);
-}
-
-// -- Accesses
-// --------------------------------------------------------------------------------------
-
-void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids& ids) {
-  const Access& access = found.access;
-  if (access.form == AccessForm::opaque) return;
-  auto renamed = [&](Id id) {
-    auto copy = ids.find(id);
-    return copy == ids.end() ? id : copy->second;
-  };
-  auto as_ulong = [&](Id id) {
-    const Instruction& type = source_.definitions.at(source_.definitions.at(id).type());
-    if (type.opcode() != OpTypeInt) throw Malformed("a size that is no integer");
-    return type.operand(0) == 64 ? renamed(id)
-                                 : code.emit(OpUConvert, device_.ulong(), {renamed(id)});
-  };
-  auto address = [&] {
-    // A generic pointer's integer value may carry tags: look through the cast that made it.
-    Id pointer = access.pointer;
-    const Instruction& definition = source_.definitions.at(pointer);
-    if (definition.opcode() == OpPtrCastToGeneric) pointer = definition.operand(0);
-    Id base = code.address(renamed(pointer));
-    if (!access.index) return base;
-    return code.binary(
-        OpIAdd, base,
-        code.binary(OpIMul, as_ulong(access.index), globals_.u64(access.index_bytes)));
-  };
-  switch (access.form) {
-    case AccessForm::fixed: {
-      const Site& site = plan_.sites[found.site];
-      bool local = site.space == Space::local && site.dynamic == kNone;
-      bool lines = plan_.reducers.lines && !local;
-      if (!lines && !plan_.reducers.trace && site.dynamic == kNone) return;
-      touch(code, state_, slot_, found.site, address(), globals_.u64(access.bytes),
-            fits_a_line(access));
-      break;
-    }
-    case AccessForm::sized: {
-      Id bytes = as_ulong(access.count);
-      count(code, found.amount, bytes);
-      touch(code, state_, slot_, found.site, address(), bytes, false);
-      break;
-    }
-    case AccessForm::elements: {
-      Id item = device_.builtin1(code, BuiltInLocalInvocationIndex,
-                                 "__spirv_BuiltInLocalInvocationIndex");
-      Id is_first = code.compare(OpIEqual, item, globals_.u64(0));
-      Id elements = code.select(is_first, as_ulong(access.count), globals_.u64(0));
-      count(code, found.amount, elements);
-      Id step = globals_.u64(access.bytes);
-      if (access.stride) step = code.binary(OpIMul, as_ulong(access.stride), step);
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {element_loop(found.site), state_, slot_, address(), elements, step});
-      break;
-    }
-    case AccessForm::opaque: break;
-  }
-}
-
-void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id address, Id bytes,
-                         bool within_line) {
-  const Site& site = plan_.sites[number];
-  const StateLayout& layout = device_.state_layout();
-  if (site.dynamic != kNone) {
-    Id object = code.emit(OpFunctionCall, device_.ulong(),
-                          {device_.reach(site.candidates), state, slot, address, bytes});
-    if (site.first_hit == kNone) {
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {device_.tally(), state, slot,
-                 device_.word_pointer(code, state, layout.run_object(site.dynamic)),
-                 device_.word_pointer(code, state, layout.run_length(site.dynamic)),
-                 globals_.u64(site.dynamic), object});
-    } else {
-      for (uint32_t i = 0; i < site.candidates.size(); ++i) {
-        Id hit = code.compare(OpIEqual, object, globals_.u64(site.candidates[i]));
-        Id place = device_.word_pointer(code, state, site.first_hit + i);
-        Id sum = code.binary(OpIAdd, code.load(device_.ulong(), place, kWord),
-                             code.select(hit, globals_.u64(1), globals_.u64(0)));
-        code.store(place, sum, kWord);
-      }
-      // Ranges go to the table; what has a counter of its own, nowhere.
-      Id is_range = code.compare(OpUGreaterThanEqual, object, globals_.u64(layout.roots));
-      Id tabled = code.select(is_range, object, globals_.u64(kNowhere));
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {device_.tally(), state, slot,
-                 device_.word_pointer(code, state, layout.run_object(site.dynamic)),
-                 device_.word_pointer(code, state, layout.run_length(site.dynamic)),
-                 globals_.u64(site.dynamic), tabled});
-    }
-  } else if (site.root != kNone && plan_.reducers.lines &&
-             (site.space == Space::global || site.space == Space::constant)) {
-    Id function = within_line ? device_.touch(site.root) : device_.touch_span(site.root);
-    code.emit(OpFunctionCall, globals_.void_type(), {function, state, slot, address, bytes});
-  }
-  if (plan_.reducers.trace) {
-    // Local memory has no address that means anything outside: offsets then, where the variable is
-    // known.
-    if (site.space == Space::local && site.root != kNone) {
-      address =
-          code.binary(OpISub, address,
-                      device_.load_word(code, state, layout.root(site.root, StateLayout::base)));
-    }
-    code.emit(OpFunctionCall, globals_.void_type(),
-              {device_.trace(), state, slot, globals_.u64(number), address});
-  }
-}
-
-Id KernelWriter::element_loop(uint32_t site) {
-  Id id = globals_.new_id();
-  NewFunction function(globals_, id, globals_.void_type(),
-                       {device_.state_type(), device_.buffer_type(), device_.ulong(),
-                        device_.ulong(), device_.ulong()},
-                       kFunctionInline);
-  Emitter& code = function.code;
-  Id state = function.parameters[0], slot = function.parameters[1],
-     address = function.parameters[2];
-  Id elements = function.parameters[3], step = function.parameters[4];
-  Id entry = code.new_label(), head = code.new_label(), body = code.new_label(),
-     done = code.new_label();
-  Id index = globals_.new_id(), next = globals_.new_id(), zero = globals_.u64(0);
-  code.begin_block(entry);
-  code.branch(head);
-  code.begin_block(head);
-  code.blocks().back().instructions.push_back(
-      Instruction::make(OpPhi, device_.ulong(), index, {zero, entry, next, body}));
-  code.branch_if(code.compare(OpULessThan, index, elements), body, done);
-  code.begin_block(body);
-  Id at = code.binary(OpIAdd, address, code.binary(OpIMul, index, step));
-  touch(code, state, slot, site, at, globals_.u64(plan_.sites[site].bytes), false);
-  code.blocks().back().instructions.push_back(
-      Instruction::make(OpIAdd, device_.ulong(), next, {index, globals_.u64(1)}));
-  code.branch(head);
-  code.begin_block(done);
-  code.effect(OpReturn, {});
-  functions_.push_back(function.finish());
-  return id;
 }
 
 }  // namespace pasta::memory

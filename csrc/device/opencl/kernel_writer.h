@@ -24,18 +24,21 @@ class KernelWriter {
 
   spirv::Function wrapper(const spirv::Function& kernel, spirv::Id body);
   void set_up(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id binding_offset);
+  spirv::Id group_number(spirv::Emitter& code);
   void publish_facts(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
   void tear_down(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
 
   spirv::Function instance(const Instance& instance, spirv::Id id);
   std::vector<spirv::Instruction> block(const Instance& instance, uint32_t number, const Ids& ids);
   void copy_decorations(const Ids& ids);
-  void count(spirv::Emitter& code, uint32_t counter, spirv::Id amount);
+  void count(spirv::Emitter& code, spirv::Id state, uint32_t counter, spirv::Id amount);
 
   void access(spirv::Emitter& code, const InstanceAccess& found, const Ids& ids);
   // One access at an address: straight-line code.
   void touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
-             spirv::Id address, spirv::Id bytes, bool within_line);
+             spirv::Id address, spirv::Id bytes, uint32_t lines);
+  void tally(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t dynamic,
+             spirv::Id object);
   // void (state, slot, ulong address, ulong count, ulong stride): touch() for each element
   spirv::Id element_loop(uint32_t site);
   bool is_addressed(const Root& root) const;

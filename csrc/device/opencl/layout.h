@@ -31,10 +31,12 @@
 //            4        stride of the table, words
 //            5        offset of the ranges' extents in the slot, bytes
 //            6        0, which the compiler cannot know (StateLayout::zero)
-//            7        0
-//            8 + 4 k  root k: bytes by which its pointer lies behind the object's start, the object's
+//            7        offset from the binding of its spare lines: 64 x 64 bytes that nobody reads
+//            8        largest power of two up to R: the first step of a binary search
+//            9..15    0
+//            16 + 4 k root k: bytes by which its pointer lies behind the object's start, the object's
 //                     bytes, offset of its map in the slot, shift
-//            8 + 4 (K + r)  range r, sorted by address: first address, bytes, offset of its map, shift
+//            16 + 4 (K + r)  range r, sorted by address: first address, bytes, offset of its map, shift
 #pragma once
 
 #include <cstdint>
@@ -72,7 +74,10 @@ inline constexpr uint32_t kBindingTable = 3;
 inline constexpr uint32_t kBindingStride = 4;
 inline constexpr uint32_t kBindingExtents = 5;
 inline constexpr uint32_t kBindingZero = 6;
-inline constexpr uint32_t kBindingObjects = 8;
+inline constexpr uint32_t kBindingSpare = 7;
+inline constexpr uint32_t kSpareLines = 64;  // work-groups share them by number
+inline constexpr uint32_t kBindingFirstStep = 8;
+inline constexpr uint32_t kBindingObjects = 16;
 inline constexpr uint32_t kBindingObjectWords = 4;  // delta or address, bytes, map, shift
 
 inline constexpr uint32_t kTraceRecordBytes = 16;

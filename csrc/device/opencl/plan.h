@@ -39,15 +39,21 @@ struct Site {
   AccessKind kind;
   AccessForm form;
   Space space;
-  uint64_t bytes;            // per execution; per element for copies of many; 0 for images
-  uint32_t root = kNone;     // when known before the launch
-  uint32_t dynamic = kNone;  // number of the site among those resolved at run time
-  std::vector<uint32_t>
-      candidates;  // of a dynamic site: roots in the order in which they are tried
+  uint64_t bytes;         // per execution; per element for copies of many; 0 for images
+  uint32_t root = kNone;  // when it is known before the launch
+  CountSum executions;    // by a work-item; for async copies, elements copied
+  CountSum units;         // bytes accessed = units * bytes
+
+  // A *dynamic* site is resolved at run time, by comparing its address with those of its candidates.
+  uint32_t dynamic = kNone;          // its number among these
+  std::vector<uint32_t> candidates;  // roots, in the order in which they are tried
+  bool ranges = false;               // it may also reach memory that only the host knows
   uint32_t first_hit =
-      kNone;            // counters first_hit + i: accesses to candidates[i]; kNone: see the table
-  CountSum executions;  // by a work-item; for async copies, elements copied
-  CountSum units;       // bytes = units * bytes
+      kNone;  // counter of accesses to candidates[0], and so on; kNone: no counters
+  // Accesses that have no counter of their own are counted in the slot's table.
+  bool has_table() const { return dynamic != kNone && (ranges || first_hit == kNone); }
+
+  // Where it stands in the program.
   std::string function;
   uint32_t block = 0;        // position of the block in its function
   uint32_t instruction = 0;  // position in the function: the order of the source
@@ -62,6 +68,9 @@ struct Reducers {
   bool extents = false;  // first and last byte to the byte, not to the line; one more atomic a
                          // sub-group and object
   bool trace = false;    // every access, appended to a bounded buffer
+
+  // Read before writing when marking lines: slower on a few cores, but on many they would fight over the maps.
+  bool many_cores = false;
 
   // How the device can add: both must be there for it, else a slower way is taken.
   bool int64_atomics = true;

@@ -175,10 +175,10 @@ PYBIND11_MODULE(_spirv, m) {
   // (words, plans, {kernel: reason}, error)
   m.def(
       "instrument",
-      [](const py::bytes& module, bool lines, bool extents, bool trace, bool int64_atomics,
-         bool sub_groups, std::function<bool(const std::string&)> wants) {
+      [](const py::bytes& module, bool lines, bool extents, bool trace, bool many_cores,
+         bool int64_atomics, bool sub_groups, std::function<bool(const std::string&)> wants) {
         InstrumentOptions options;
-        options.reducers = {lines, extents, trace, int64_atomics, sub_groups};
+        options.reducers = {lines, extents, trace, many_cores, int64_atomics, sub_groups};
         options.wants = std::move(wants);
         auto words = words_of(module);
         Instrumented result = instrument(words.data(), words.size(), options);
@@ -187,8 +187,8 @@ PYBIND11_MODULE(_spirv, m) {
         return py::make_tuple(bytes_of(result.words), result.kernels, skipped, result.error);
       },
       py::arg("module"), py::arg("lines") = true, py::arg("extents") = false,
-      py::arg("trace") = false, py::arg("int64_atomics") = true, py::arg("sub_groups") = true,
-      py::arg("wants") = nullptr);
+      py::arg("trace") = false, py::arg("many_cores") = false, py::arg("int64_atomics") = true,
+      py::arg("sub_groups") = true, py::arg("wants") = nullptr);
 
   py::class_<BoundObject>(m, "BoundObject")
       .def(py::init([](int64_t object_id, uint64_t bytes, uint64_t offset, uint64_t texel_bytes) {
@@ -203,6 +203,7 @@ PYBIND11_MODULE(_spirv, m) {
            py::arg("object_id"), py::arg("address"), py::arg("bytes"));
   py::class_<Binding>(m, "Binding")
       .def_readonly("slot_bytes", &Binding::slot_bytes)
+      .def_readonly("room_bytes", &Binding::room_bytes)
       .def_property_readonly("data",
                              [](const Binding& binding) { return bytes_of(binding.words); });
   m.def(

@@ -13,7 +13,7 @@ DEVICE_KINDS = [
     {},
     {"sub_groups": False},
     {"int64_atomics": False},
-    {"sub_groups": False, "int64_atomics": False},
+    {"sub_groups": False, "int64_atomics": False, "many_cores": True},
 ]
 
 SELECT = """

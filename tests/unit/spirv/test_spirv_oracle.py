@@ -134,7 +134,7 @@ def simulated(oracle: dict[str, str]) -> list[dict[str, Any]]:
 def test_random_kernels(seed: int, simulated: list[dict[str, Any]]) -> None:
     case = random_case(seed)
     print(f"seed {seed}\n{case['source']}")
-    variants: list[dict[str, Any]] = [{}, {"trace": True, "extents": True}, {"sub_groups": False}]
+    variants: list[dict[str, Any]] = [{}, {"trace": True, "extents": True}, {"sub_groups": False, "many_cores": True}]
     compare(case, simulated[seed], **variants[seed % len(variants)])
 
 

@@ -1,0 +1,158 @@
+// The part of KernelWriter that writes what happens at an access.
+#include <algorithm>
+
+#include "device/opencl/kernel_writer.h"
+
+namespace pasta::memory {
+
+using namespace spirv;
+
+namespace {
+
+// Most 64-byte lines that an access of this size and alignment can touch; kAnyLines: more than three.
+uint32_t most_lines(const Access& access) {
+  constexpr uint64_t kLine = uint64_t{1} << kLineShift;
+  bool power_of_two = access.alignment && (access.alignment & (access.alignment - 1)) == 0;
+  uint64_t alignment = power_of_two ? std::min(access.alignment, kLine) : 1;
+  if (access.form == AccessForm::sized || access.bytes == 0 || access.bytes > 2 * kLine)
+    return kAnyLines;
+  return static_cast<uint32_t>((kLine - alignment + access.bytes + kLine - 1) / kLine);
+}
+
+}  // namespace
+
+void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids& ids) {
+  const Access& access = found.access;
+  if (access.form == AccessForm::opaque) return;
+  auto renamed = [&](Id id) {
+    auto copy = ids.find(id);
+    return copy == ids.end() ? id : copy->second;
+  };
+  auto as_ulong = [&](Id id) {
+    const Instruction& type = source_.definitions.at(source_.definitions.at(id).type());
+    if (type.opcode() != OpTypeInt) throw Malformed("a size that is no integer");
+    return type.operand(0) == 64 ? renamed(id)
+                                 : code.emit(OpUConvert, device_.ulong(), {renamed(id)});
+  };
+  auto address = [&] {
+    // A generic pointer's integer value may carry tags: look through the cast that made it.
+    Id pointer = access.pointer;
+    const Instruction& definition = source_.definitions.at(pointer);
+    if (definition.opcode() == OpPtrCastToGeneric) pointer = definition.operand(0);
+    Id base = code.address(renamed(pointer));
+    if (!access.index) return base;
+    return code.binary(
+        OpIAdd, base,
+        code.binary(OpIMul, as_ulong(access.index), globals_.u64(access.index_bytes)));
+  };
+  switch (access.form) {
+    case AccessForm::fixed: {
+      const Site& site = plan_.sites[found.site];
+      bool local = site.space == Space::local && site.dynamic == kNone;
+      bool lines = plan_.reducers.lines && !local;
+      if (!lines && !plan_.reducers.trace && site.dynamic == kNone) return;
+      touch(code, state_, slot_, found.site, address(), globals_.u64(access.bytes),
+            most_lines(access));
+      break;
+    }
+    case AccessForm::sized: {
+      Id bytes = as_ulong(access.count);
+      count(code, state_, found.amount, bytes);
+      touch(code, state_, slot_, found.site, address(), bytes, kAnyLines);
+      break;
+    }
+    case AccessForm::elements: {
+      Id item = device_.builtin1(code, BuiltInLocalInvocationIndex,
+                                 "__spirv_BuiltInLocalInvocationIndex");
+      Id is_first = code.compare(OpIEqual, item, globals_.u64(0));
+      Id elements = code.select(is_first, as_ulong(access.count), globals_.u64(0));
+      count(code, state_, found.amount, elements);
+      Id step = globals_.u64(access.bytes);
+      if (access.stride) step = code.binary(OpIMul, as_ulong(access.stride), step);
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {element_loop(found.site), state_, slot_, address(), elements, step});
+      break;
+    }
+    case AccessForm::opaque: break;
+  }
+}
+
+void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id address, Id bytes,
+                         uint32_t lines) {
+  const Site& site = plan_.sites[number];
+  const StateLayout& layout = device_.state_layout();
+  if (site.dynamic != kNone) {
+    Id object = code.emit(
+        OpFunctionCall, device_.ulong(),
+        {device_.reach(site.candidates, site.ranges, lines), state, slot, address, bytes});
+    for (uint32_t i = 0; site.first_hit != kNone && i < site.candidates.size(); ++i) {
+      Id hit = code.compare(OpIEqual, object, globals_.u64(site.candidates[i]));
+      count(code, state, site.first_hit + i, code.select(hit, globals_.u64(1), globals_.u64(0)));
+    }
+    if (site.first_hit == kNone) {
+      tally(code, state, slot, site.dynamic, object);
+    } else if (site.ranges) {
+      // What has a counter of its own goes nowhere in the table.
+      Id is_range = code.compare(OpUGreaterThanEqual, object, globals_.u64(layout.roots));
+      tally(code, state, slot, site.dynamic, code.select(is_range, object, globals_.u64(kNowhere)));
+    }
+  } else if (site.root != kNone && plan_.reducers.lines &&
+             (site.space == Space::global || site.space == Space::constant)) {
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {device_.touch(site.root, lines), state, slot, address, bytes});
+  }
+  if (plan_.reducers.trace) {
+    // Local memory has no address that means anything outside: offsets then, where the variable is
+    // known.
+    if (site.space == Space::local && site.root != kNone) {
+      address =
+          code.binary(OpISub, address,
+                      device_.load_word(code, state, layout.root(site.root, StateLayout::base)));
+    }
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {device_.trace(), state, slot, globals_.u64(number), address});
+  }
+}
+
+void KernelWriter::tally(Emitter& code, Id state, Id slot, uint32_t dynamic, Id object) {
+  const StateLayout& layout = device_.state_layout();
+  Id run_object = device_.word_pointer(code, state, layout.run_object(dynamic));
+  Id run_length = device_.word_pointer(code, state, layout.run_length(dynamic));
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {device_.tally(), state, slot, run_object, run_length, globals_.u64(dynamic), object});
+}
+
+Id KernelWriter::element_loop(uint32_t site) {
+  Id id = globals_.new_id();
+  NewFunction function(globals_, id, globals_.void_type(),
+                       {device_.state_type(), device_.buffer_type(), device_.ulong(),
+                        device_.ulong(), device_.ulong()},
+                       kFunctionInline);
+  Emitter& code = function.code;
+  Id state = function.parameters[0], slot = function.parameters[1],
+     address = function.parameters[2];
+  Id elements = function.parameters[3], step = function.parameters[4];
+  Id entry = code.new_label(), head = code.new_label(), body = code.new_label(),
+     done = code.new_label();
+  Id index = globals_.new_id(), next = globals_.new_id(), zero = globals_.u64(0);
+  code.begin_block(entry);
+  code.branch(head);
+  code.begin_block(head);
+  code.blocks().back().instructions.push_back(
+      Instruction::make(OpPhi, device_.ulong(), index, {zero, entry, next, body}));
+  code.branch_if(code.compare(OpULessThan, index, elements), body, done);
+  code.begin_block(body);
+  Id at = code.binary(OpIAdd, address, code.binary(OpIMul, index, step));
+  Access element;
+  element.bytes = element.alignment = plan_.sites[site].bytes;
+  touch(code, state, slot, site, at, globals_.u64(element.bytes), most_lines(element));
+  code.blocks().back().instructions.push_back(
+      Instruction::make(OpIAdd, device_.ulong(), next, {index, globals_.u64(1)}));
+  code.branch(head);
+  code.begin_block(done);
+  code.effect(OpReturn, {});
+  functions_.push_back(function.finish());
+  return id;
+}
+
+}  // namespace pasta::memory
