@@ -45,7 +45,6 @@ MEMORY_REDUCERS: dict[str, str] = {
     "lines": "64-byte lines touched (OpenCL)",
     "blocks": "accesses per 2 MiB block (CUDA)",
     "shared": "sites of shared (local) memory too",
-    "local": "sites of thread-local memory too (CUDA)",
     "divergence": "active lanes per instruction (CUDA)",
     "trace": "every access, for checks: slow and bounded (OpenCL)",
 }
