@@ -363,7 +363,12 @@ _TABLES: tuple[Table, ...] = (
             _OP,
             _i64("parent_id", "id", "`op_id` of the operator that called it"),
             _str("name", "operator name"),
-            _enum("phase", ("other", "forward", "backward", "optimizer"), "phase of training"),
+            _enum(
+                "phase",
+                ("other", "forward", "backward", "optimizer"),
+                "backward: inside autograd's engine; optimizer: inside an optimizer's step or zero_grad; "
+                "forward: elsewhere with gradients on when the outermost operator began; other: gradients off",
+            ),
             _i64("sequence", "id", "number that joins a backward operator with its forward one"),
             _str("module", "module path, for example `layers.0.attention`"),
             _str("shapes", "input shapes as text"),

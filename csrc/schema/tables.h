@@ -408,7 +408,7 @@ struct OpRecord {
   int64_t op_id = kNullI64;  // row of `op` that was running on the launching thread [id]
   int64_t parent_id = kNullI64;  // `op_id` of the operator that called it [id]
   StringId name = StringId{};  // operator name
-  OpPhase phase = OpPhase::null;  // phase of training
+  OpPhase phase = OpPhase::null;  // backward: inside autograd's engine; optimizer: inside an optimizer's step or zero_grad; forward: elsewhere with gradients on when the outermost operator began; other: gradients off
   int64_t sequence = kNullI64;  // number that joins a backward operator with its forward one [id]
   StringId module = StringId{};  // module path, for example `layers.0.attention`
   StringId shapes = StringId{};  // input shapes as text
