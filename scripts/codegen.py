@@ -109,9 +109,8 @@ def tables_cpp() -> str:
         record = camel(table.name) + "Record"
         out.append(f"constexpr ColumnInfo k{camel(table.name)}Columns[] = {{")
         for column in table.columns:
-            out.append(
-                f'    {{"{column.name}", ColumnType::{COLUMN_TYPE.get(column.type, column.type.name.lower())}, offsetof({record}, {column.name})}},'
-            )
+            kind = COLUMN_TYPE.get(column.type, column.type.name.lower())
+            out.append(f'    {{"{column.name}", ColumnType::{kind}, offsetof({record}, {column.name})}},')
         out.append("};")
     out.append("\nconstexpr TableInfo kTables[] = {")
     for table in TABLES.values():

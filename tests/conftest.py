@@ -1,4 +1,4 @@
-"""Runs the tests from a folder of their own: a Python started in the checkout would import it, not what is installed."""
+"""Runs the tests away from the checkout: a Python started there would import it, not what is installed."""
 
 from __future__ import annotations
 

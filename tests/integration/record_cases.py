@@ -121,7 +121,7 @@ PROCESSES = [
     Case(f"{QUIET} -- sh -c 'exec mark 4'", rc=4),
     # A daemon goes on writing into a directory that is a trace all the while.
     Case(
-        "pasta record -o t.pasta -- python -c 'import daemon_for_test'; pasta info t.pasta|head -1; echo >fifo; cat done",
+        "pasta record -o t -- python -c 'import daemon_for_test'; pasta info t.pasta|head -1; echo>fifo; cat done",
         out=r"(?s)^python.*finished\n$",
         err="still run",
     ),
