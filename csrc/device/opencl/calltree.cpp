@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "device/opencl/marks.h"
 #include "device/opencl/spirv/cfg.h"
 
 namespace pasta::memory {
@@ -54,7 +55,10 @@ class Builder {
     tree_.plan.argument_count = static_cast<uint32_t>(parameters.size());
     discover(function, parameters, 0);
     callers_first();
-    for (Instance& instance : tree_.instances) count(instance);
+    for (Instance& instance : tree_.instances) {
+      count(instance);
+      plan_marks(source_, tree_, instance);
+    }
     resolve_dynamic_sites();
     if (tree_.plan.counters > kMaxCounters) throw Unsupported("more blocks than pasta counts");
   }
@@ -182,7 +186,7 @@ class Builder {
           if (known_private) continue;
           instance.matters = true;
           uint32_t site = add_site(instance, access, origin, instruction, b, position, line);
-          instance.accesses.push_back({b, i, access, site});
+          instance.accesses.push_back({b, i, access, site, {}, kNone});
         }
       }
     }

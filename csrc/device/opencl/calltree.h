@@ -29,12 +29,21 @@ struct Source {
   std::map<spirv::Id, std::string> strings;  // OpString
 };
 
+// The bytes whose lines an access marks: its own, and those of accesses that leave it to this one.
+struct Mark {
+  bool wanted = true;
+  int64_t distance = 0;  // from the access's own address to the first byte
+  uint64_t bytes = 0;    // 0: the access's own
+  uint64_t alignment = 1;
+};
+
 // An access of an instance, and the site that stands for it in the plan.
 struct InstanceAccess {
   uint32_t block;
   uint32_t instruction;  // position in the block
   Access access;
   uint32_t site;
+  Mark mark;
   uint32_t amount = kNone;  // counter of elements or bytes, for accesses of a variable amount
 };
 

@@ -49,6 +49,7 @@ inline constexpr uint64_t kNowhere = ~uint64_t{0};
 
 // For accesses that may touch more than three lines.
 inline constexpr uint32_t kAnyLines = 0;
+inline constexpr uint32_t kMostLines = 3;
 
 class DeviceCode {
  public:

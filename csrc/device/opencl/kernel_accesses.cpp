@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/opencl/kernel_writer.h"
+#include "device/opencl/marks.h"
 
 namespace pasta::memory {
 
@@ -9,14 +10,10 @@ using namespace spirv;
 
 namespace {
 
-// Most 64-byte lines that an access of this size and alignment can touch; kAnyLines: more than three.
-uint32_t most_lines(const Access& access) {
-  constexpr uint64_t kLine = uint64_t{1} << kLineShift;
-  bool power_of_two = access.alignment && (access.alignment & (access.alignment - 1)) == 0;
-  uint64_t alignment = power_of_two ? std::min(access.alignment, kLine) : 1;
-  if (access.form == AccessForm::sized || access.bytes == 0 || access.bytes > 2 * kLine)
-    return kAnyLines;
-  return static_cast<uint32_t>((kLine - alignment + access.bytes + kLine - 1) / kLine);
+// The same for an access; kAnyLines: more than can be marked without a loop.
+uint32_t lines_of(uint64_t bytes, uint64_t alignment) {
+  uint32_t lines = most_lines(bytes, alignment);
+  return bytes == 0 || lines > kMostLines ? kAnyLines : lines;
 }
 
 }  // namespace
@@ -48,17 +45,30 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
   switch (access.form) {
     case AccessForm::fixed: {
       const Site& site = plan_.sites[found.site];
-      bool local = site.space == Space::local && site.dynamic == kNone;
-      bool lines = plan_.reducers.lines && !local;
-      if (!lines && !plan_.reducers.trace && site.dynamic == kNone) return;
-      touch(code, state_, slot_, found.site, address(), globals_.u64(access.bytes),
-            most_lines(access));
+      const Mark& mark = found.mark;
+      bool traced = plan_.reducers.trace;
+      bool marked = mark.wanted && plan_.reducers.lines && site.space != Space::local;
+      if (!marked && !traced && site.dynamic == kNone) return;
+      Id own = address();
+      Id first = own;
+      if (mark.distance) {
+        first = code.binary(OpIAdd, own, globals_.u64(static_cast<uint64_t>(mark.distance)));
+      }
+      uint64_t bytes = mark.bytes ? mark.bytes : access.bytes;
+      uint64_t alignment = mark.bytes ? mark.alignment : access.alignment;
+      if (marked || site.dynamic != kNone) {
+        touch(code, state_, slot_, found.site, first, globals_.u64(bytes),
+              lines_of(bytes, alignment));
+      }
+      if (traced) trace(code, state_, slot_, found.site, own);
       break;
     }
     case AccessForm::sized: {
       Id bytes = as_ulong(access.count);
+      Id own = address();
       count(code, state_, found.amount, bytes);
-      touch(code, state_, slot_, found.site, address(), bytes, kAnyLines);
+      touch(code, state_, slot_, found.site, own, bytes, kAnyLines);
+      if (plan_.reducers.trace) trace(code, state_, slot_, found.site, own);
       break;
     }
     case AccessForm::elements: {
@@ -101,17 +111,17 @@ void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id a
     code.emit(OpFunctionCall, globals_.void_type(),
               {device_.touch(site.root, lines), state, slot, address, bytes});
   }
-  if (plan_.reducers.trace) {
-    // Local memory has no address that means anything outside: offsets then, where the variable is
-    // known.
-    if (site.space == Space::local && site.root != kNone) {
-      address =
-          code.binary(OpISub, address,
-                      device_.load_word(code, state, layout.root(site.root, StateLayout::base)));
-    }
-    code.emit(OpFunctionCall, globals_.void_type(),
-              {device_.trace(), state, slot, globals_.u64(number), address});
+}
+
+void KernelWriter::trace(Emitter& code, Id state, Id slot, uint32_t number, Id address) {
+  const Site& site = plan_.sites[number];
+  // Local memory has no address that means anything outside: offsets then, where the variable is known.
+  if (site.space == Space::local && site.root != kNone) {
+    uint32_t base = device_.state_layout().root(site.root, StateLayout::base);
+    address = code.binary(OpISub, address, device_.load_word(code, state, base));
   }
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {device_.trace(), state, slot, globals_.u64(number), address});
 }
 
 void KernelWriter::tally(Emitter& code, Id state, Id slot, uint32_t dynamic, Id object) {
@@ -143,9 +153,9 @@ Id KernelWriter::element_loop(uint32_t site) {
   code.branch_if(code.compare(OpULessThan, index, elements), body, done);
   code.begin_block(body);
   Id at = code.binary(OpIAdd, address, code.binary(OpIMul, index, step));
-  Access element;
-  element.bytes = element.alignment = plan_.sites[site].bytes;
-  touch(code, state, slot, site, at, globals_.u64(element.bytes), most_lines(element));
+  uint64_t bytes = plan_.sites[site].bytes;
+  touch(code, state, slot, site, at, globals_.u64(bytes), lines_of(bytes, bytes));
+  if (plan_.reducers.trace) trace(code, state, slot, site, at);
   code.blocks().back().instructions.push_back(
       Instruction::make(OpIAdd, device_.ulong(), next, {index, globals_.u64(1)}));
   code.branch(head);

@@ -34,9 +34,11 @@ class KernelWriter {
   void count(spirv::Emitter& code, spirv::Id state, uint32_t counter, spirv::Id amount);
 
   void access(spirv::Emitter& code, const InstanceAccess& found, const Ids& ids);
-  // One access at an address: straight-line code.
+  // Finds the object of a dynamic site and counts for it; marks lines. Straight-line code, as is trace().
   void touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
              spirv::Id address, spirv::Id bytes, uint32_t lines);
+  void trace(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
+             spirv::Id address);
   void tally(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t dynamic,
              spirv::Id object);
   // void (state, slot, ulong address, ulong count, ulong stride): touch() for each element

@@ -149,4 +149,68 @@ std::vector<uint32_t> count_classes(const Definitions& definitions, const Functi
   return classes;
 }
 
+constexpr uint32_t kUnreachable = ~0u;
+
+// Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+Dominators::Dominators(const Definitions& definitions, const Function& function) {
+  Graph graph = successors(definitions, function);
+  Graph back = reversed(graph);
+  size_t n = graph.size();
+  parent_.assign(n, kUnreachable);
+  depth_.assign(n, 0);
+  if (n == 0) return;
+
+  std::vector<uint32_t> post_order, number(n, kUnreachable), next_edge(n, 0), path{0};
+  Set seen(n);
+  seen[0] = true;
+  while (!path.empty()) {
+    uint32_t block = path.back();
+    if (next_edge[block] < graph[block].size()) {
+      uint32_t to = graph[block][next_edge[block]++];
+      if (!seen[to]) {
+        seen[to] = true;
+        path.push_back(to);
+      }
+      continue;
+    }
+    number[block] = static_cast<uint32_t>(post_order.size());
+    post_order.push_back(block);
+    path.pop_back();
+  }
+
+  parent_[0] = 0;
+  auto common = [&](uint32_t a, uint32_t b) {
+    while (a != b) {
+      while (number[a] < number[b]) a = parent_[a];
+      while (number[b] < number[a]) b = parent_[b];
+    }
+    return a;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = post_order.size(); i-- > 0;) {
+      uint32_t block = post_order[i];
+      if (block == 0) continue;
+      uint32_t found = kUnreachable;
+      for (uint32_t from : back[block]) {
+        if (parent_[from] == kUnreachable) continue;
+        found = found == kUnreachable ? from : common(from, found);
+      }
+      changed |= parent_[block] != found;
+      parent_[block] = found;
+    }
+  }
+  for (size_t i = post_order.size(); i-- > 0;) {
+    uint32_t block = post_order[i];
+    if (block != 0) depth_[block] = depth_[parent_[block]] + 1;
+  }
+}
+
+bool Dominators::dominates(uint32_t a, uint32_t b) const {
+  if (a == b) return true;
+  if (parent_[a] == kUnreachable || parent_[b] == kUnreachable) return false;
+  while (depth_[b] > depth_[a]) b = parent_[b];
+  return a == b;
+}
+
 }  // namespace pasta::spirv

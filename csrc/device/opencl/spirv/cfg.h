@@ -14,4 +14,17 @@ namespace pasta::spirv {
 // each class is enough.
 std::vector<uint32_t> count_classes(const Definitions& definitions, const Function& function);
 
+class Dominators {
+ public:
+  Dominators(const Definitions& definitions, const Function& function);
+  // True when every path from the entry to block b passes block a. Blocks are numbered by position; one that
+  // cannot be reached is dominated by none but itself.
+  bool dominates(uint32_t a, uint32_t b) const;
+
+ private:
+  std::vector<uint32_t>
+      parent_;  // immediate dominator; the entry's is itself, kUnreachable has none
+  std::vector<uint32_t> depth_;
+};
+
 }  // namespace pasta::spirv

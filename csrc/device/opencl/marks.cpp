@@ -1,0 +1,106 @@
+#include "device/opencl/marks.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "device/opencl/layout.h"
+#include "device/opencl/spirv/addresses.h"
+#include "device/opencl/spirv/cfg.h"
+
+namespace pasta::memory {
+
+using namespace spirv;
+
+namespace {
+
+constexpr int64_t kLine = int64_t{1} << kLineShift;
+constexpr int64_t kMaxHull = 2 * kLine;  // longer ones would need a loop to mark
+
+// Bytes [begin, end) from a base, marked by one of the accesses.
+struct Hull {
+  uint32_t root;
+  uint32_t base;
+  uint32_t block;
+  int64_t begin, end;
+  uint64_t alignment;                     // of begin
+  std::vector<InstanceAccess*> accesses;  // in the order of the program
+  std::vector<int64_t> offsets;           // of each, from the base
+};
+
+bool is_markable(const CallTree& tree, const InstanceAccess& found) {
+  const Site& site = tree.plan.sites[found.site];
+  bool mapped = site.space == Space::global || site.space == Space::constant;
+  return found.access.form == AccessForm::fixed && site.root != kNone && mapped &&
+         found.access.bytes > 0 && found.access.bytes <= static_cast<uint64_t>(kMaxHull);
+}
+
+// Adds the access to the hull, if a single mark then still costs no more than the two.
+bool join(Hull& hull, InstanceAccess& found, int64_t offset) {
+  int64_t end = offset + static_cast<int64_t>(found.access.bytes);
+  int64_t new_begin = std::min(hull.begin, offset), new_end = std::max(hull.end, end);
+  // A gap that is shorter than a line holds no line of its own.
+  bool near = offset - hull.end < kLine && hull.begin - end < kLine;
+  if (!near || new_end - new_begin > kMaxHull) return false;
+  uint64_t alignment = hull.begin == new_begin ? hull.alignment : found.access.alignment;
+  uint32_t apart = most_lines(static_cast<uint64_t>(hull.end - hull.begin), hull.alignment) +
+                   most_lines(found.access.bytes, found.access.alignment);
+  if (most_lines(static_cast<uint64_t>(new_end - new_begin), alignment) > apart) return false;
+  hull.begin = new_begin;
+  hull.end = new_end;
+  hull.alignment = alignment;
+  hull.accesses.push_back(&found);
+  hull.offsets.push_back(offset);
+  return true;
+}
+
+}  // namespace
+
+uint32_t most_lines(uint64_t bytes, uint64_t alignment) {
+  bool power_of_two = alignment && (alignment & (alignment - 1)) == 0;
+  uint64_t line = static_cast<uint64_t>(kLine);
+  uint64_t step = power_of_two ? std::min(alignment, line) : 1;
+  return static_cast<uint32_t>((line - step + bytes + line - 1) / line);
+}
+
+void plan_marks(const Source& source, const CallTree& tree, Instance& instance) {
+  Addresses addresses(source.module, source.definitions, source.types);
+  std::vector<Hull> hulls;
+  for (InstanceAccess& found : instance.accesses) {
+    if (!is_markable(tree, found)) continue;
+    const Access& access = found.access;
+    LinearAddress address = addresses.of(access.pointer, access.index, access.index_bytes);
+    if (address.offset > INT64_MAX - kMaxHull || address.offset < INT64_MIN + kMaxHull) continue;
+    uint32_t root = tree.plan.sites[found.site].root;
+    auto same = std::find_if(hulls.rbegin(), hulls.rend(), [&](const Hull& h) {
+      return std::tie(h.root, h.base, h.block) == std::tie(root, address.base, found.block);
+    });
+    if (same != hulls.rend() && join(*same, found, address.offset)) continue;
+    int64_t end = address.offset + static_cast<int64_t>(access.bytes);
+    hulls.push_back({root,
+                     address.base,
+                     found.block,
+                     address.offset,
+                     end,
+                     access.alignment,
+                     {&found},
+                     {address.offset}});
+  }
+  Dominators dominators(source.definitions, *instance.function);
+  for (const Hull& hull : hulls) {
+    auto covers = [&](const Hull& other) {
+      return other.root == hull.root && other.base == hull.base && other.begin <= hull.begin &&
+             other.end >= hull.end && other.block != hull.block &&
+             dominators.dominates(other.block, hull.block);
+    };
+    bool covered = std::any_of(hulls.begin(), hulls.end(), covers);
+    for (size_t i = 0; i < hull.accesses.size(); ++i) {
+      Mark& mark = hull.accesses[i]->mark;
+      mark.wanted = i == 0 && !covered;
+      mark.distance = hull.begin - hull.offsets[i];
+      mark.bytes = static_cast<uint64_t>(hull.end - hull.begin);
+      mark.alignment = hull.alignment;
+    }
+  }
+}
+
+}  // namespace pasta::memory
