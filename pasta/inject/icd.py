@@ -71,6 +71,14 @@ def private_directory(runtime: Path) -> Path:
     return directory
 
 
+def missing_device(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return what to tell a user whose program launched nothing, when no OpenCL device is here; else ""."""
+    prefixes = python_prefixes(command)
+    if other_platforms(environment, prefixes) or find_cpu_runtime(prefixes):
+        return ""
+    return f"no kernels were seen, and there is no OpenCL device here: {INSTALL_HINT} adds the CPU as one"
+
+
 def cpu_device_variables(
     command: Sequence[str], environment: Mapping[str, str], wanted: bool
 ) -> tuple[dict[str, str], str]:

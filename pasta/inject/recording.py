@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pasta import __version__
 from pasta.inject.environment import record_environment
+from pasta.inject.icd import missing_device
 from pasta.inject.launch import Ended, check_command, run
 from pasta.inject.options import RecordOptions
 from pasta.inject.output import (
@@ -141,3 +142,6 @@ class Recording:
                 )
                 continue
             recorded.traces.append(seal(directory, form=self._form, root_status=root))
+        if not any(trace.rows.get("kernel") for trace in recorded.traces):
+            note = missing_device(self._command, {**os.environ, **self._added})
+            recorded.notes += [note] if note else []
