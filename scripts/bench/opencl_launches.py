@@ -25,7 +25,8 @@ def main() -> None:
             queue = cl.CommandQueue(context)
             program = cl.Program(context, "kernel void k(global int *a) { a[get_global_id(0)] += 1; }").build()
             kernel = cl.Kernel(program, "k")
-            kernel.set_args(cl.Buffer(context, cl.mem_flags.READ_WRITE, 4096))
+            buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4096)
+            kernel.set_args(buffer)
 
             def loop() -> float:
                 began = time.perf_counter()
