@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace pasta::opencl {
 
@@ -28,6 +29,14 @@ class AddressRanges {
     --at;
     if (address >= at->second.end) return std::nullopt;
     return at->second.value;
+  }
+
+  // By address.
+  std::vector<Value> values() const {
+    std::lock_guard lock(mutex_);
+    std::vector<Value> all;
+    for (const auto& entry : ranges_) all.push_back(entry.second.value);
+    return all;
   }
 
   // Removes and returns the range that begins at `begin`.

@@ -23,6 +23,9 @@ class Command {
   // `wanted`: the command's own table is asked for; without it only the call is recorded.
   Command(Entry entry, cl_command_queue queue, cl_event* event, bool wanted) noexcept;
 
+  // Number of the launch in the tables, if this is one.
+  int64_t launch_id() const { return call_.correlation_id(); }
+
   // What to give the runtime as the event to return.
   cl_event* event() { return event_; }
 

@@ -97,6 +97,7 @@ Dispatch make_wrappers() {
   wrap_fills(table);
   wrap_waits(table);
   wrap_extensions(table);
+  wrap_for_memory(table);
   return table;
 }
 

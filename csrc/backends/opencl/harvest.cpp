@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "backends/opencl/dispatch.h"
+#include "backends/opencl/memory_results.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/query.h"
 #include "session/session.h"
@@ -200,7 +201,10 @@ void emit_untimed(const CommandRecord& record, int64_t queued_ns) {
       record);
 }
 
-void harvest(Queue& queue) { harvest_ended(queue, !queue.out_of_order); }
+void harvest(Queue& queue) {
+  harvest_ended(queue, !queue.out_of_order);
+  harvest_results(queue);
+}
 
 void harvest_all(int64_t deadline_ns) {
   const std::vector<std::shared_ptr<Queue>> queues = state().queues.values();
@@ -216,7 +220,10 @@ void harvest_all(int64_t deadline_ns) {
     if (idle || now >= deadline_ns || now - progress_ns >= kStalledNs) break;
     sleep_ns(kPollNs);
   }
-  for (const std::shared_ptr<Queue>& queue : queues) abandon(*queue);
+  for (const std::shared_ptr<Queue>& queue : queues) {
+    abandon(*queue);
+    finish_results(*queue);
+  }
 }
 
 }  // namespace pasta::opencl

@@ -16,11 +16,15 @@
 #include "backends/opencl/device_clock.h"
 #include "backends/opencl/entry.h"
 #include "backends/opencl/handle_map.h"
+#include "backends/opencl/memory_program.h"
 #include "backends/opencl/normalize.h"
 #include "backends/opencl/pending.h"
 #include "schema/tables.h"
 
 namespace pasta::opencl {
+
+class MeasuredKernel;
+class ResultBuffer;
 
 struct Device {
   int32_t id;
@@ -47,6 +51,8 @@ struct Queue {
   QueueProperties properties;  // the list that the program gave; empty for none
   std::atomic<int> references{1};
   PendingCommands pending;
+  std::recursive_mutex results_mutex;
+  std::shared_ptr<ResultBuffer> results;  // of --memory; null before the first measured launch
 };
 
 struct MemoryObject {
@@ -78,14 +84,23 @@ struct KernelFunction {
 struct Program {
   // The program is built anew: its functions may have other sizes.
   void forget_functions() {
-    std::lock_guard lock(mutex);
-    functions.clear();
+    {
+      std::lock_guard lock(mutex);
+      functions.clear();
+    }
+    std::lock_guard lock(measured_mutex);
+    measured.reset();
   }
 
   int64_t id;
   BuildSource source;
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<const KernelFunction>> functions;
+
+  // For --memory. The mutex is held while the program is built a second time.
+  std::mutex measured_mutex;
+  std::shared_ptr<const MeasuredProgram> measured;  // null before the first kernel
+  std::vector<SpecializationConstant> constants;    // that the program has set
 };
 
 // All of it. A fork's child gets a new one and leaks its parent's, whose locks may be held by
@@ -102,6 +117,7 @@ struct State {
   HandleMap<std::shared_ptr<Queue>> queues;
   HandleMap<std::shared_ptr<Program>> programs;
   HandleMap<std::shared_ptr<const KernelFunction>> kernels;
+  HandleMap<std::shared_ptr<MeasuredKernel>> measured_kernels;  // with --memory only
   HandleMap<MemoryObject> memory;        // an entry goes when its object is destroyed
   AddressRanges<MemoryObject> pointers;  // SVM and USM allocations
   HandleMap<int64_t> mapped_bytes;       // size of the mapping at an address, for its unmap

@@ -8,6 +8,7 @@
 #include "backends/opencl/command.h"
 #include "backends/opencl/dispatch.h"
 #include "backends/opencl/guard.h"
+#include "backends/opencl/memory_launch.h"
 #include "backends/opencl/normalize.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/wrappers.h"
@@ -62,8 +63,13 @@ cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dime
   if (!collecting())
     return function(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
   Command command(Entry::clEnqueueNDRangeKernel, queue, event, selected != nullptr);
-  const cl_int result = function(queue, kernel, dimensions, offset, global, local, wait_count,
-                                 wait_list, command.event());
+  const KernelLaunch what = {
+      command.launch_id(), queue,     kernel,         dimensions, offset, global, local,
+      wait_count,          wait_list, command.event()};
+  const cl_int result = selected != nullptr && measures_memory()
+                            ? launch_measured(what, function)
+                            : function(queue, kernel, dimensions, offset, global, local, wait_count,
+                                       wait_list, command.event());
   return command.finish(
       result, [&](const Queue&) { return launch_record(*selected, dimensions, global, local); });
 }
@@ -75,9 +81,13 @@ cl_int CL_API_CALL launch_task(cl_command_queue queue, cl_kernel kernel, cl_uint
   const std::shared_ptr<const KernelFunction> selected = select(kernel);
   if (!collecting()) return function(queue, kernel, wait_count, wait_list, event);
   Command command(Entry::clEnqueueTask, queue, event, selected != nullptr);
-  const cl_int result = function(queue, kernel, wait_count, wait_list, command.event());
   // OpenCL 1.2, clEnqueueTask: as an NDRange of one dimension with global and local size 1.
   constexpr size_t one = 1;
+  const KernelLaunch what = {command.launch_id(), queue,     kernel,         1, nullptr, &one, &one,
+                             wait_count,          wait_list, command.event()};
+  const cl_int result = selected != nullptr && measures_memory()
+                            ? launch_measured(what, next(queue).clEnqueueNDRangeKernel)
+                            : function(queue, kernel, wait_count, wait_list, command.event());
   return command.finish(result,
                         [&](const Queue&) { return launch_record(*selected, 1, &one, &one); });
 }

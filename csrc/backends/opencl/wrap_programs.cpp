@@ -1,15 +1,14 @@
 // Programs and kernels: what a program was made from, which function a kernel is. Builds are in
 // wrap_builds.cpp.
 //
-// Device-side instrumentation belongs here and in wrap_launches.cpp: programs pass through
-// create_with_source and create_with_il before they are built, kernels through add_kernel() before
-// their first launch.
+// With --memory, a kernel gets its second self here, before its first argument (memory_launch.h).
 #include <memory>
 #include <vector>
 
 #include "backends/opencl/api_call.h"
 #include "backends/opencl/creation.h"
 #include "backends/opencl/dispatch.h"
+#include "backends/opencl/memory_launch.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/wrappers.h"
 #include "session/session.h"
@@ -63,7 +62,10 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char* name, cl_int
   if (!recording()) return function(program, name, error);
   Creation creation(Entry::clCreateKernel, error);
   const cl_kernel kernel = function(program, name, creation.error());
-  return creation.finish(kernel, [&] { add_kernel(kernel); });
+  return creation.finish(kernel, [&] {
+    add_kernel(kernel);
+    add_measured_kernel(kernel);
+  });
 }
 
 cl_int CL_API_CALL create_kernels(cl_program program, cl_uint capacity, cl_kernel* kernels,
@@ -77,7 +79,10 @@ cl_int CL_API_CALL create_kernels(cl_program program, cl_uint capacity, cl_kerne
   call.finish(result);
   guard([&] {
     if (result != CL_SUCCESS || kernels == nullptr) return;
-    for (cl_uint i = 0; i < *made && i < capacity; ++i) add_kernel(kernels[i]);
+    for (cl_uint i = 0; i < *made && i < capacity; ++i) {
+      add_kernel(kernels[i]);
+      add_measured_kernel(kernels[i]);
+    }
   });
   return result;
 }
@@ -87,7 +92,10 @@ cl_kernel CL_API_CALL clone_kernel(cl_kernel source, cl_int* error) {
   if (!recording()) return function(source, error);
   Creation creation(Entry::clCloneKernel, error);
   const cl_kernel kernel = function(source, creation.error());
-  return creation.finish(kernel, [&] { add_kernel(kernel); });
+  return creation.finish(kernel, [&] {
+    add_kernel(kernel);
+    add_measured_clone(source, kernel);
+  });
 }
 
 }  // namespace

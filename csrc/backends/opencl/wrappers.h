@@ -25,6 +25,7 @@ void wrap_transfers(Dispatch& table);   // SVM copies, migrations
 void wrap_maps(Dispatch& table);        // map, unmap
 void wrap_fills(Dispatch& table);       // fills of buffers, images and SVM
 void wrap_waits(Dispatch& table);       // finish, wait, barriers, event times
+void wrap_for_memory(Dispatch& table);  // what only --memory needs
 void wrap_extensions(Dispatch& table);  // functions that a program asks for by name
 
 }  // namespace pasta::opencl

@@ -48,6 +48,18 @@ void extend_argument_strings(Module& module, const std::string& kernel) {
   }
 }
 
+// What is added calls work-item functions of OpenCL C 2.0. Drivers (Intel's CPU runtime) pick their
+// library of such functions by the language version that the module names.
+void raise_language_version(Module& module) {
+  constexpr uint32_t kOpenClC = 3, kVersion = 200000;
+  for (Instruction& source : module.section(Section::debug)) {
+    if (source.opcode() == OpSource && source.operand(0) == kOpenClC &&
+        source.operand(1) < kVersion) {
+      source.set_operand(1, kVersion);
+    }
+  }
+}
+
 void extend_interfaces(Globals& globals, const std::set<Id>& instrumented) {
   for (Instruction& entry : globals.module().section(Section::entry_points)) {
     if (!instrumented.count(entry.operand(1))) continue;
@@ -126,6 +138,7 @@ Instrumented rewrite(const uint32_t* words, size_t count, const InstrumentOption
   for (const KernelPlan& plan : result.kernels) extend_argument_strings(module, plan.name);
   extend_interfaces(globals, instrumented);
   if (!instrumented.empty()) {
+    raise_language_version(module);
     strip_debug_information(module);
     drop_unreachable_functions(module);
   }

@@ -1,0 +1,30 @@
+// What --memory measures in OpenCL programs: PASTA_MEMORY, PASTA_SAMPLE and PASTA_MEMORY_BUFFER.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace pasta::opencl {
+
+struct MemoryOptions {
+  bool objects = false, sites = false;
+  bool lines = false;   // 64-byte lines and pages, of each object
+  bool shared = false;  // local memory too
+  bool trace = false;   // every access, as far as there is room
+
+  // The first `sample_first` launches of each kernel and global size, then every `sample_every`-th.
+  int64_t sample_first = INT64_MAX, sample_every = 100;
+  size_t buffer_bytes = size_t{256} << 20;  // device memory for results, a process
+
+  // "objects,sites,lines,shared,trace" or "all"; N or N:K; bytes. Words of other devices (blocks,
+  // divergence) mean nothing here.
+  static MemoryOptions parse(std::string_view list, std::string_view sample,
+                             std::string_view buffer);
+  bool measures_anything() const { return objects || sites || lines || trace; }
+};
+
+// Those of this process, read once.
+const MemoryOptions& memory_options();
+
+}  // namespace pasta::opencl

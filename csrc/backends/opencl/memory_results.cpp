@@ -1,0 +1,236 @@
+#include "backends/opencl/memory_results.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "backends/opencl/dispatch.h"
+#include "backends/opencl/memory_options.h"
+#include "backends/opencl/memory_rows.h"
+#include "backends/opencl/objects.h"
+#include "backends/opencl/query.h"
+#include "device/opencl/decode.h"
+#include "device/opencl/trace_reduce.h"
+#include "session/session.h"
+
+namespace pasta::opencl {
+namespace {
+
+// Each queue takes a quarter of --memory-buffer, so four can be measured at a time.
+constexpr size_t kQueues = 4;
+std::atomic<size_t> g_bytes_taken{0};
+
+// At a wait of the program, the counts are read when they fill this share of the buffer, or are
+// this old.
+constexpr size_t kHarvestShare = 4;
+constexpr int64_t kHarvestIntervalNs = 1'000'000'000;
+
+// A full buffer waits for the launches in it: as long as one runs, but never longer than the second
+// bound, since a kernel may itself wait for the program.
+constexpr int64_t kStalledNs = 200'000'000;
+constexpr int64_t kLongestWaitNs = 10'000'000'000;
+constexpr timespec kPoll = {0, 50'000};
+
+constexpr uint64_t kPageBytes = 4096;
+
+cl_int status_of(cl_event event) {
+  return query<cl_int>(next(event).clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                       CL_COMPLETE);
+}
+
+bool is_wanted(memory::Space space) {
+  return space != memory::Space::local || memory_options().shared;
+}
+
+// Fills in what only the trace can tell, if all of it found room.
+void add_trace(const ResultBuffer::Launch& launch, const uint8_t* slot,
+               memory::LaunchAccess& access) {
+  if (!launch.function->plan().reducers.trace) return;
+  if (access.trace_lost > 0) {
+    report_loss("opencl", "access_site", static_cast<int64_t>(access.trace_lost),
+                "accesses found no room in the trace: their launches have no sectors",
+                "raise --memory-buffer, or launch less work");
+    return;
+  }
+  const memory::LaunchAccess traced =
+      memory::reduce_trace(launch.function->plan(), *launch.binding, slot,
+                           launch.binding->slot_bytes, memory::TraceOptions{});
+  for (size_t i = 0; i < access.sites.size() && i < traced.sites.size(); ++i) {
+    access.sites[i].executions = traced.sites[i].executions;
+    access.sites[i].sectors = traced.sites[i].sectors;
+    access.sites[i].ideal_sectors = traced.sites[i].ideal_sectors;
+    access.sites[i].bank_conflicts = traced.sites[i].bank_conflicts;
+  }
+}
+
+void emit_launch(const ResultBuffer::Launch& launch, const uint8_t* slot) {
+  const memory::KernelPlan& plan = launch.function->plan();
+  memory::LaunchAccess access =
+      memory::decode(plan, *launch.binding, launch.work_items, slot, launch.binding->slot_bytes);
+  add_trace(launch, slot, access);
+  const MemoryOptions& options = memory_options();
+  if (options.objects || options.lines) {
+    for (const memory::ObjectAccess& object : access.objects) {
+      if (is_wanted(object.space)) emit(object_row(launch.id, object));
+    }
+  }
+  if (!options.sites && !options.trace) return;
+  launch.function->emit_lines();
+  for (const memory::SiteAccess& site : access.sites) {
+    const memory::Site& known = plan.sites[site.site];
+    if (site.lanes == 0 || !is_wanted(known.space)) continue;
+    emit(site_row(launch.id, launch.function->site_id(site.site), known, site));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<ResultBuffer> ResultBuffer::make(cl_command_queue queue) {
+  const Dispatch& cl = next(queue);
+  const auto info = cl.clGetCommandQueueInfo;
+  const auto context = query<cl_context>(info, queue, CL_QUEUE_CONTEXT, nullptr);
+  const auto device = query<cl_device_id>(info, queue, CL_QUEUE_DEVICE, nullptr);
+  const size_t bytes = memory_options().buffer_bytes / kQueues / kPageBytes * kPageBytes;
+  if (context == nullptr || device == nullptr) return nullptr;
+  if (g_bytes_taken.fetch_add(bytes) + bytes > memory_options().buffer_bytes) {
+    g_bytes_taken.fetch_sub(bytes);
+    return nullptr;
+  }
+  cl_int status = CL_SUCCESS;
+  const cl_mem buffer = cl.clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, nullptr, &status);
+  const cl_command_queue reader =
+      buffer != nullptr ? cl.clCreateCommandQueue(context, device, 0, &status) : nullptr;
+  auto made = std::make_shared<ResultBuffer>(queue, reader, buffer, bytes);
+  made->unwritten_ = 0;  // all of it is to be cleared
+  if (buffer == nullptr || reader == nullptr || !made->clear()) return nullptr;
+  return made;
+}
+
+ResultBuffer::~ResultBuffer() {
+  for (const Launch& launch : launches_) next(launch.event).clReleaseEvent(launch.event);
+  if (buffer_ != nullptr) next(buffer_).clReleaseMemObject(buffer_);
+  if (reader_ != nullptr) next(reader_).clReleaseCommandQueue(reader_);
+  g_bytes_taken.fetch_sub(bytes_);
+}
+
+std::optional<memory::Arena::Place> ResultBuffer::place(const memory::Binding& binding) {
+  if (!arena_.fits(binding)) return std::nullopt;
+  if (launches_.empty()) harvest_at_ns_ = now_ns() + kHarvestIntervalNs;
+  std::optional<memory::Arena::Place> place = arena_.place(binding);
+  if (!place && wait_for_launches() && emit_rows() && clear()) place = arena_.place(binding);
+  if (place && place->binding_offset) {
+    unwritten_ = std::min<size_t>(unwritten_, *place->binding_offset);
+  }
+  return place;
+}
+
+bool ResultBuffer::write_binding(const std::shared_ptr<const memory::Binding>& binding,
+                                 uint64_t offset, cl_event* written) {
+  bindings_.push_back(binding);
+  return next(queue_).clEnqueueWriteBuffer(
+             queue_, buffer_, CL_FALSE, offset, binding->words.size() * sizeof(uint64_t),
+             binding->words.data(), 0, nullptr, written) == CL_SUCCESS;
+}
+
+ResultBuffer::Progress ResultBuffer::progress() const {
+  // From the back: what was launched last ends last, as a rule.
+  bool all_ended = true;
+  for (size_t i = launches_.size(); i-- > 0;) {
+    const cl_int status = status_of(launches_[i].event);
+    if (status == CL_RUNNING) return Progress::running;
+    if (status > CL_COMPLETE) all_ended = false;
+  }
+  return all_ended ? Progress::ended : Progress::waiting;
+}
+
+bool ResultBuffer::wait_for_launches() {
+  next(queue_).clFlush(queue_);
+  const int64_t start_ns = now_ns();
+  int64_t moved_ns = start_ns;
+  while (true) {
+    const Progress now = progress();
+    if (now == Progress::ended) return true;
+    const int64_t time_ns = now_ns();
+    if (now == Progress::running) moved_ns = time_ns;
+    if (time_ns - moved_ns > kStalledNs || time_ns - start_ns > kLongestWaitNs) return false;
+    nanosleep(&kPoll, nullptr);
+  }
+}
+
+bool ResultBuffer::emit_rows() {
+  // The events make the device's writes visible to our queue.
+  std::vector<cl_event> ended;
+  for (Launch& launch : launches_) {
+    const cl_int status = status_of(launch.event);
+    if (status == CL_COMPLETE) {
+      ended.push_back(launch.event);
+    } else if (!launch.is_lost) {
+      launch.is_lost = true;
+      report_loss("opencl", "access_object", 1,
+                  status < 0 ? "a measured launch failed on the device"
+                             : "a measured launch had not ended when the recording did",
+                  status < 0 ? "" : "wait for it (clFinish) before the end");
+    }
+  }
+  if (ended.empty()) return true;
+  const Dispatch& cl = next(reader_);
+  cl_int status = CL_SUCCESS;
+  void* const mapped =
+      cl.clEnqueueMapBuffer(reader_, buffer_, CL_TRUE, CL_MAP_READ, 0, arena_.used(),
+                            static_cast<cl_uint>(ended.size()), ended.data(), nullptr, &status);
+  if (mapped == nullptr || status != CL_SUCCESS) {
+    report_loss("opencl", "access_object", static_cast<int64_t>(ended.size()),
+                "the driver does not give the counts back: status " + std::to_string(status));
+    return false;
+  }
+  for (Launch& launch : launches_) {
+    if (!launch.is_lost)
+      emit_launch(launch, static_cast<const uint8_t*>(mapped) + launch.slot_offset);
+    launch.is_lost = true;  // its rows are written: there is nothing more to say about it
+  }
+  cl.clEnqueueUnmapMemObject(reader_, buffer_, mapped, 0, nullptr, nullptr);
+  return true;
+}
+
+bool ResultBuffer::clear() {
+  for (const Launch& launch : launches_) next(launch.event).clReleaseEvent(launch.event);
+  launches_.clear();
+  bindings_.clear();
+  const Dispatch& cl = next(reader_);
+  const cl_uchar zero = 0;
+  const auto fill = [&](size_t begin, size_t end) {
+    return begin >= end || cl.clEnqueueFillBuffer(reader_, buffer_, &zero, sizeof(zero), begin,
+                                                  end - begin, 0, nullptr, nullptr) == CL_SUCCESS;
+  };
+  const bool filled = fill(0, arena_.used()) && fill(unwritten_, bytes_);
+  arena_.reset();
+  unwritten_ = bytes_;
+  return filled && cl.clFinish(reader_) == CL_SUCCESS;
+}
+
+void ResultBuffer::harvest() {
+  if (launches_.empty()) return;
+  if (arena_.used() < bytes_ / kHarvestShare && now_ns() < harvest_at_ns_) return;
+  if (progress() != Progress::ended) return;
+  if (emit_rows()) clear();
+}
+
+void ResultBuffer::finish() {
+  if (launches_.empty() || !emit_rows()) return;
+  if (progress() == Progress::ended) clear();
+}
+
+void harvest_results(Queue& queue) {
+  std::lock_guard lock(queue.results_mutex);
+  if (queue.results != nullptr) queue.results->harvest();
+}
+
+void finish_results(Queue& queue) {
+  std::lock_guard lock(queue.results_mutex);
+  if (queue.results == nullptr) return;
+  queue.results->finish();
+  if (queue.references == 0 && queue.results->empty()) queue.results.reset();
+}
+
+}  // namespace pasta::opencl

@@ -1,0 +1,232 @@
+"""`pasta record --memory` on OpenCL: counts follow from the programs' arguments, which see nothing of it.
+
+Expected numbers are closed forms: each work-item of a kernel in ``opencl_memory_cases.py`` makes the accesses that its
+source shows, 4 bytes each; a line has 64 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from opencl_memory_cases import EDGE, SOURCE, N
+from opencl_run import DRIVERS, need_intel, rows, run_plain, run_recorded
+
+from pasta.trace import Trace
+
+pytest.importorskip("pyopencl")
+
+_PROGRAM = Path(__file__).parent / "opencl_memory_cases.py"
+_ALGORITHMS = Path(__file__).parent / "opencl_algorithms.py"
+_COUNTS = ["argument", "loads", "stores", "load_bytes", "store_bytes", "lines"]
+_VECTOR = 4 * N  # bytes
+
+
+def measure(case: str, folder: Path, *options: str) -> Trace:
+    """Record a case; its output must be the same as without pasta."""
+    driver = need_intel()
+    command: list[str | Path] = [sys.executable, _PROGRAM, driver.platform, case]
+    output = folder / f"{case}.pasta"
+    recorded = run_recorded(driver, output, *command, options=options or ("--memory",))
+    assert recorded.returncode == 0, recorded.stderr
+    plain = run_plain(driver, *command)
+    assert plain.returncode == 0, plain.stderr
+    assert json.loads(recorded.stdout) == json.loads(plain.stdout)
+    return Trace.open(output)
+
+
+def objects(trace: Trace) -> pl.DataFrame:
+    """Return the rows of `access_object` in the order of launches and arguments, with the kernel's name."""
+    kernels = trace.table("kernel").select("launch_id", pl.col("name").alias("kernel"), "global_x")
+    joined = trace.table("access_object").join(kernels, on="launch_id", how="left")
+    return joined.sort("launch_id", "argument").collect()
+
+
+def sites(trace: Trace) -> list[tuple[int, str, int, int]]:
+    """Return line, kind, executions by a work-item, and bytes of each row of `access_site`, in the source's order."""
+    joined = trace.table("access_site").join(trace.table("line"), on="site_id", how="left")
+    return joined.sort("launch_id", "line", "kind", "site_id").select("line", "kind", "lanes", "bytes").collect().rows()
+
+
+def nothing_lost(trace: Trace) -> bool:
+    return trace.table("loss").collect().is_empty()
+
+
+def line_of(text: str) -> int:
+    """Return the number of the only line of the source that holds ``text``."""
+    (number,) = [i for i, line in enumerate(SOURCE.splitlines(), start=1) if text in line]
+    return number
+
+
+def test_vector_add(tmp_path: Path) -> None:
+    trace = measure("vector_add", tmp_path)
+    found = objects(trace)
+    lines = N // 16
+    assert found.select(_COUNTS).rows() == [
+        (0, N, 0, _VECTOR, 0, lines),
+        (1, N, 0, _VECTOR, 0, lines),
+        (2, 0, N, 0, _VECTOR, lines),
+    ]
+    assert found.select("space", "first_offset", "last_offset").unique().rows() == [("global", 0, _VECTOR - 1)]
+    # Objects are those of `alloc`, in the order in which the program made them.
+    made = rows(trace, "alloc").filter(action="alloc")
+    assert found["object_id"].to_list() == made["object_id"].to_list()
+    assert set(found["launch_id"]) == set(rows(trace, "kernel")["launch_id"])
+    at = line_of("c[i] = a[i] + b[i]")
+    assert sites(trace) == [(at, "load", N, _VECTOR), (at, "load", N, _VECTOR), (at, "store", N, _VECTOR)]
+    assert set(trace.table("line").collect()["file"]) == {"<program source>"}
+    assert nothing_lost(trace)
+
+
+def test_strided(tmp_path: Path) -> None:
+    trace = measure("strided", tmp_path)
+    found = objects(trace)
+    # N loads, `stride` elements apart: a line of 16 elements serves 16 / stride of them.
+    expected = [(N, N * min(stride, 16) // 16, 4 * (N - 1) * stride) for stride in (1, 2, 16, 64)]
+    loads = found.filter(argument=0)
+    assert loads.select("loads", "lines").rows() == [row[:2] for row in expected]
+    # The last byte touched is known to the line.
+    assert [last // 64 for last in loads["last_offset"]] == [row[2] // 64 for row in expected]
+    assert found.filter(argument=1).select("stores", "lines").unique().rows() == [(N, N // 16)]
+    assert nothing_lost(trace)
+
+
+def test_matrices(tmp_path: Path) -> None:
+    trace = measure("matrices", tmp_path, "--memory=objects,sites,shared")
+    squared, cubed = EDGE**2, EDGE**3
+    found = objects(trace).select("kernel", "space", "argument", "loads", "stores").rows()
+    assert found == [
+        ("matmul", "global", 0, cubed, 0),
+        ("matmul", "global", 1, cubed, 0),
+        ("matmul", "global", 2, 0, squared),
+        ("transpose", "global", 0, squared, 0),
+        ("transpose", "global", 1, 0, squared),
+        ("transpose_tiled", "global", 0, squared, 0),
+        ("transpose_tiled", "global", 1, 0, squared),
+        ("transpose_tiled", "shared", 3, squared, squared),
+    ]
+    assert nothing_lost(trace)
+
+
+def test_local_memory_is_asked_for(tmp_path: Path) -> None:
+    trace = measure("matrices", tmp_path)
+    assert set(objects(trace)["space"]) == {"global"}
+    assert set(trace.table("access_site").collect()["space"]) == {"global"}
+
+
+def test_shared_buffers(tmp_path: Path) -> None:
+    trace = measure("shared_buffers", tmp_path)
+    found = objects(trace)
+    assert found.select("kernel", "argument", "loads", "stores", "lines").rows() == [
+        ("increment", 0, N, N, N // 16),
+        ("copy", 0, N, 0, N // 16),
+        ("copy", 1, 0, N, N // 16),
+        ("increment", 0, N // 2, N // 2, N // 32),
+    ]
+    first, copied, target, part = found["object_id"]
+    assert first == copied
+    parents = dict(rows(trace, "alloc").filter(action="alloc").select("object_id", "parent_object_id").rows())
+    assert parents[part] == target
+    assert nothing_lost(trace)
+
+
+@pytest.mark.parametrize("buffer", ["256M", "1M"])
+def test_loop(buffer: str, tmp_path: Path) -> None:
+    """A small buffer is read and cleared on the way."""
+    trace = measure("loop", tmp_path, "--memory", f"--memory-buffer={buffer}")
+    found = objects(trace)
+    assert found["launch_id"].n_unique() == found.height == 1000
+    assert found.select("loads", "stores", "lines").unique().rows() == [(N, N, N // 16)]
+    assert nothing_lost(trace)
+
+
+def test_programs_see_nothing(tmp_path: Path) -> None:
+    """Numbers of arguments, references and kernels; binaries; errors of builds, arguments and launches."""
+    trace = measure("queries", tmp_path)
+    assert objects(trace).is_empty()
+    assert nothing_lost(trace)
+
+
+def test_clones(tmp_path: Path) -> None:
+    trace = measure("clones", tmp_path)
+    found = objects(trace)
+    assert found.select("loads", "stores").rows() == [(N, N), (N // 2, N // 2)]
+    assert found["object_id"].n_unique() == 2
+    assert nothing_lost(trace)
+
+
+def test_shared_virtual_memory(tmp_path: Path) -> None:
+    trace = measure("svm", tmp_path)
+    (found,) = objects(trace).select("loads", "stores", "first_offset", "last_offset", "object_id").rows()
+    assert found[:4] == (N // 2, N // 2, _VECTOR // 2, _VECTOR - 1)
+    assert found[4] in rows(trace, "alloc")["object_id"].to_list()
+    assert nothing_lost(trace)
+
+
+def test_binaries_run_as_they_are(tmp_path: Path) -> None:
+    trace = measure("binary", tmp_path)
+    assert objects(trace).is_empty()
+    (loss,) = trace.table("loss").select("table", "records", "cause").collect().rows()
+    assert loss[:2] == ("access_object", 1)
+    assert "binary" in loss[2]
+
+
+@pytest.mark.parametrize(("sample", "measured"), [("2", [0, 1]), ("2:3", [0, 1, 4, 7]), ("1:1", list(range(10)))])
+def test_sample(sample: str, measured: list[int], tmp_path: Path) -> None:
+    """The first launches of each global size, then every K-th."""
+    trace = measure("sizes", tmp_path, "--memory", f"--sample={sample}")
+    found = set(objects(trace)["launch_id"])
+    for size in (N, N // 2):
+        launches = rows(trace, "kernel").filter(global_x=size)["launch_id"].to_list()
+        assert [i for i, launch in enumerate(launches) if launch in found] == measured
+    assert nothing_lost(trace)
+
+
+def test_kernels_that_are_not_selected_run_as_they_are(tmp_path: Path) -> None:
+    trace = measure("matrices", tmp_path, "--memory", "--kernels=transpose$")
+    assert set(objects(trace)["kernel"]) == {"transpose"}
+    assert nothing_lost(trace)
+
+
+def test_without_the_option_nothing_is_measured(tmp_path: Path) -> None:
+    trace = measure("vector_add", tmp_path, "--trace=all")
+    assert not trace.present & {"access_object", "access_site", "line"}
+
+
+def test_trace_gives_what_counters_cannot(tmp_path: Path) -> None:
+    """Sectors of 32 bytes for 32 work-items side by side: 4 when they access neighbours."""
+    trace = measure("matrices", tmp_path, "--memory=objects,sites,trace")
+    joined = trace.table("access_site").join(trace.table("line"), on="site_id", how="left")
+    found = joined.filter(kernel="transpose").sort("kind").select("kind", "executions", "lanes").collect()
+    assert found.rows() == [("load", EDGE, EDGE**2), ("store", EDGE, EDGE**2)]
+    assert nothing_lost(trace)
+
+
+def test_algorithms_give_the_same_results(tmp_path: Path) -> None:
+    """pyopencl's scans, sorts, reductions and random numbers, all of whose launches are measured."""
+    pytest.importorskip("mako")
+    driver = need_intel()
+    command: list[str | Path] = [sys.executable, _ALGORITHMS, driver.platform]
+    output = tmp_path / "algorithms.pasta"
+    recorded = run_recorded(driver, output, *command, options=("--memory",))
+    assert recorded.returncode == 0, recorded.stderr
+    plain = run_plain(driver, *command)
+    assert json.loads(recorded.stdout) == json.loads(plain.stdout)
+    trace = Trace.open(output)
+    assert set(objects(trace)["launch_id"]) == set(rows(trace, "kernel")["launch_id"])
+    assert nothing_lost(trace)
+
+
+def test_devices_without_spirv_run_as_they_are(tmp_path: Path) -> None:
+    driver = DRIVERS.get("pocl") or DRIVERS.get("system-pocl")
+    if driver is None:
+        pytest.skip("needs a driver that takes no SPIR-V")
+    output = tmp_path / "t.pasta"
+    recorded = run_recorded(driver, output, sys.executable, _PROGRAM, driver.platform, "sizes", options=("--memory",))
+    assert recorded.returncode == 0, recorded.stderr
+    (loss,) = Trace.open(output).table("loss").filter(table="access_object").select("records", "cause").collect().rows()
+    assert loss[0] == 20
+    assert "SPIR-V" in loss[1]
