@@ -36,14 +36,20 @@ constexpr const char* kNames[] = {"libcommon_clang.so",    "libcommon_clang.so.2
                                   "libopencl-clang.so.14", "libopencl-clang.so.15",
                                   "libopencl-clang.so.16", "libopencl-clang.so"};
 
+constexpr const char* kNoExtensions = " -spirv-ext=-all";
+
 // SPIR-V extensions stay off: devices reject modules that declare what they do not take, and the
 // compilers declare more than they use. The extensions of the language that need no SPIR-V
 // extension are switched on one by one.
-std::string extra_options(const CompileRequest& request) {
-  std::string options = "-emit-spirv -spirv-ext=-all";
+std::string extra_options(const CompileRequest& request, const char* extensions) {
+  std::string options = std::string("-emit-spirv") + extensions;
   std::istringstream names(request.device_extensions);
   std::string enabled;
-  for (std::string name; names >> name;) enabled += (enabled.empty() ? "+" : ",+") + name;
+  for (std::string name; names >> name;) {
+    enabled += (enabled.empty() ? "+" : ",+") + name;
+    // OpenCL C 3.0 has a feature of the same meaning, and compilers insist that the two agree.
+    if (name == "cl_khr_fp64") enabled += ",+__opencl_c_fp64";
+  }
   if (!enabled.empty()) options += " -cl-ext=" + enabled;
   return options;
 }
@@ -90,6 +96,15 @@ std::unique_ptr<FrontEnd> FrontEnd::find(const std::vector<std::string>& directo
 }
 
 CompileResult FrontEnd::compile(const CompileRequest& request) const {
+  CompileResult result = run(request, kNoExtensions);
+  // Older versions have no such option, and use no extensions.
+  if (result.words.empty() && result.log.find("-spirv-ext") != std::string::npos) {
+    result = run(request, "");
+  }
+  return result;
+}
+
+CompileResult FrontEnd::run(const CompileRequest& request, const char* extensions) const {
   CompileResult result;
   std::vector<const char*> texts, names;
   for (const auto& [name, text] : request.headers) {
@@ -97,7 +112,7 @@ CompileResult FrontEnd::compile(const CompileRequest& request) const {
     texts.push_back(text.c_str());
   }
   std::string options = all_options(request);
-  std::string extra = extra_options(request);
+  std::string extra = extra_options(request, extensions);
   std::string version = std::to_string(request.device_c_version);
   ClangResult* output = nullptr;
   int status = reinterpret_cast<CompileFunction>(compile_)(

@@ -18,8 +18,8 @@ struct CompileRequest {
   std::string options;  // the program's own build options
   // Headers of clCompileProgram: name as in #include, text.
   std::vector<std::pair<std::string, std::string>> headers;
-  // Extensions that the device has; "cl_khr_fp64" and the like, for what the language makes
-  // optional.
+  // Extensions and features of OpenCL C that the device has, separated by spaces: what
+  // CL_DEVICE_EXTENSIONS and CL_DEVICE_OPENCL_C_FEATURES list.
   std::string device_extensions;
   uint32_t device_c_version = 300;  // highest OpenCL C of the device: 120, 200, 300
 };
@@ -43,6 +43,8 @@ class FrontEnd {
   const std::string& path() const { return path_; }
 
  private:
+  CompileResult run(const CompileRequest& request, const char* extensions) const;
+
   FrontEnd(void* compile, std::string path) : compile_(compile), path_(std::move(path)) {}
   void* compile_;
   std::string path_;

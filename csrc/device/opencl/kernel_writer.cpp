@@ -273,6 +273,11 @@ std::vector<Instruction> KernelWriter::block(const Instance& instance, uint32_t 
   }
   Emitter code(globals_);
   bool counted = counter == kNone;
+  size_t body_begins = 0;  // behind the label, and the phis and variables that must come first
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    uint16_t op = instructions[i].opcode();
+    if (op == OpLabel || op == OpPhi || op == OpVariable) body_begins = i + 1;
+  }
   auto next_access = instance.accesses.begin();
   while (next_access != instance.accesses.end() && next_access->block < number) ++next_access;
 
@@ -280,7 +285,7 @@ std::vector<Instruction> KernelWriter::block(const Instance& instance, uint32_t 
     Instruction copy = instructions[i];
     uint16_t op = copy.opcode();
     if (copy.is_debug_line()) continue;
-    if (!counted && op != OpLabel && op != OpPhi && op != OpVariable) {
+    if (!counted && i >= body_begins) {
       count(code, state_, counter, globals_.u64(1));
       counted = true;
     }
