@@ -152,7 +152,11 @@ class Builder {
     Instance instance;
     instance.function = &function;
     instance.parameters = std::move(parameters);
-    instance.classes = count_classes(source_.definitions, function);
+    auto classes = classes_.find(&function);
+    if (classes == classes_.end()) {
+      classes = classes_.emplace(&function, count_classes(source_.definitions, function)).first;
+    }
+    instance.classes = classes->second;
     Provenance provenance(function, source_.definitions, source_.types, instance.parameters,
                           [this](Id variable) { return variable_root(variable); });
     find_accesses(instance, provenance, depth);
@@ -328,6 +332,7 @@ class Builder {
   CallTree& tree_;
   std::map<std::pair<Id, std::vector<Origin>>, uint32_t> known_;
   std::set<uint32_t> active_;
+  std::map<const Function*, std::vector<uint32_t>> classes_;
   std::vector<uint32_t> finished_;
   std::map<Id, uint32_t> variables_;
   std::set<Id> visited_constants_;

@@ -134,23 +134,9 @@ class Decoder {
         if (o + 1 < per_object_.size()) add_lines(object, o);
         launch.objects.push_back(object);
       } else {
-        merge(*same, object);  // they share the map: the lines are those of both already
+        merge_object(*same, object);  // they share the map: the lines are those of both already
       }
     }
-  }
-
-  static void merge(ObjectAccess& into, const ObjectAccess& other) {
-    into.argument.reset();
-    into.loads += other.loads;
-    into.stores += other.stores;
-    into.atomics += other.atomics;
-    into.load_bytes += other.load_bytes;
-    into.store_bytes += other.store_bytes;
-    into.atomic_bytes += other.atomic_bytes;
-    if (other.first_offset)
-      into.first_offset = std::min(into.first_offset.value_or(~uint64_t{0}), *other.first_offset);
-    if (other.last_offset)
-      into.last_offset = std::max(into.last_offset.value_or(0), *other.last_offset);
   }
 
   bool has_map(uint64_t object) const {
@@ -190,17 +176,6 @@ class Decoder {
     uint64_t granules = ((base + bytes - 1) >> shift) - line0 + 1;
     if (map > bytes_ || granules > bytes_ - map) return;
     const uint8_t* touched = slot_ + map;
-    auto distinct = [&](uint64_t size_shift) -> std::optional<uint64_t> {
-      if (size_shift < shift) return std::nullopt;
-      uint64_t count = 0, previous = ~uint64_t{0};
-      for (uint64_t i = 0; i < granules; ++i) {
-        if (!touched[i]) continue;
-        uint64_t block = (line0 + i) >> (size_shift - shift);
-        count += block != previous;
-        previous = block;
-      }
-      return count;
-    };
     if (!plan_.reducers.extents) {
       uint64_t first = 0, end = granules;
       while (first < end && !touched[first]) ++first;
@@ -210,10 +185,29 @@ class Decoder {
         object.last_offset = std::min((line0 + end) << shift, base + bytes) - base - 1;
       }
     }
-    object.lines = distinct(kLineShift);
-    object.pages_4k = distinct(kPageShift);
-    object.pages_64k = distinct(16);
-    object.pages_2m = distinct(21);
+    constexpr uint32_t kShifts[] = {kLineShift, kPageShift, 16, 21};
+    std::optional<uint64_t>* const counts[] = {&object.lines, &object.pages_4k, &object.pages_64k,
+                                               &object.pages_2m};
+    uint64_t previous[4];
+    for (int i = 0; i < 4; ++i) {
+      if (kShifts[i] >= shift) *counts[i] = 0;
+      previous[i] = ~uint64_t{0};
+    }
+    for (uint64_t g = 0; g < granules; ++g) {
+      uint64_t eight = 1;
+      if (g % 8 == 0 && granules - g >= 8) std::memcpy(&eight, touched + g, 8);
+      if (eight == 0) {
+        g += 7;
+        continue;
+      }
+      if (!touched[g]) continue;
+      for (int i = 0; i < 4; ++i) {
+        if (kShifts[i] < shift) continue;
+        uint64_t block = (line0 + g) >> (kShifts[i] - shift);
+        **counts[i] += block != previous[i];
+        previous[i] = block;
+      }
+    }
   }
 
   const KernelPlan& plan_;
@@ -228,6 +222,20 @@ class Decoder {
 };
 
 }  // namespace
+
+void merge_object(ObjectAccess& into, const ObjectAccess& other) {
+  into.argument.reset();
+  into.loads += other.loads;
+  into.stores += other.stores;
+  into.atomics += other.atomics;
+  into.load_bytes += other.load_bytes;
+  into.store_bytes += other.store_bytes;
+  into.atomic_bytes += other.atomic_bytes;
+  if (other.first_offset)
+    into.first_offset = std::min(into.first_offset.value_or(~uint64_t{0}), *other.first_offset);
+  if (other.last_offset)
+    into.last_offset = std::max(into.last_offset.value_or(0), *other.last_offset);
+}
 
 SlotFacts read_facts(const KernelPlan& plan, const uint8_t* slot, uint64_t bytes) {
   SlotFacts facts;

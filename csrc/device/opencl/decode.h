@@ -39,6 +39,9 @@ struct ObjectAccess {
   std::optional<uint64_t> first_offset, last_offset;
 };
 
+// Adds the counts and extents of an object that turned out to be the same one; not its lines.
+void merge_object(ObjectAccess& into, const ObjectAccess& other);
+
 struct LaunchAccess {
   std::vector<SiteAccess> sites;       // one for each site of the plan
   std::vector<ObjectAccess> objects;   // those accessed at least once

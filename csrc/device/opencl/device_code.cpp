@@ -175,10 +175,11 @@ Id DeviceCode::flush(const char* name, Op group_operation, Id by_one) {
 Id DeviceCode::flush_add() { return flush("flush_add", OpGroupIAdd, add()); }
 Id DeviceCode::flush_raise() { return flush("flush_raise", OpGroupUMax, raise()); }
 
-// A byte, not a bit, so that no atomic is needed; and no branch, so that the program's control flow stays as it was
-// and vector units run this without masks. With many cores, a byte that is set is not written again, so that lines
-// of the map can stay in all caches: the store goes to the work-group's own spare line instead. The test reads a
-// 32-bit word because vector units gather words, not bytes.
+// A byte, not a bit, so that no atomic is needed; and no branch, so that the program's control flow
+// stays as it was and vector units run this without masks. With many cores, a byte that is set is
+// not written again, so that lines of the map can stay in all caches: the store goes to the
+// work-group's own spare line instead. The test reads a 32-bit word because vector units gather
+// words, not bytes.
 Id DeviceCode::mark() {
   Id& id = made_["mark"];
   if (id) return id;
@@ -248,7 +249,8 @@ void DeviceCode::mark_bytes(Emitter& code, Id state, Id slot, const Map& map, Id
   code.begin_block(done);
 }
 
-// Widens the extents of a root by this access, if `condition` (0: always) holds and there is a byte in it.
+// Widens the extents of a root by this access, if `condition` (0: always) holds and there is a byte
+// in it.
 void DeviceCode::widen_extents(Emitter& code, Id state, uint32_t root, Id address, Id bytes,
                                Id condition) {
   auto word = [&](StateLayout::RootWord w) { return load_word(code, state, state_.root(root, w)); };

@@ -35,9 +35,10 @@ struct StateLayout {
     return counters + roots * kRootWords + 2 * dynamic_sites;
   }  // offset from the slot
   uint32_t work_item() const { return binding() + 1; }
-  // 0, but the compiler must believe that it differs between work-items. Where a work-item's path decides
-  // a value, as with counters, each alternative has to be built on it: the Intel CPU compiler (2026.2)
-  // can take a merge of values that are the same for all work-items to be the same for all, too.
+  // 0, but the compiler must believe that it differs between work-items. Where a work-item's path
+  // decides a value, as with counters, each alternative has to be built on it: the Intel CPU
+  // compiler (2026.2) can take a merge of values that are the same for all work-items to be the
+  // same for all, too.
   uint32_t zero() const { return binding() + 2; }
   // Offset from the slot of a line that nobody reads, for stores that must not be skipped.
   uint32_t spare() const { return binding() + 3; }
@@ -81,10 +82,11 @@ class DeviceCode {
   spirv::Id flush_add();    // void (slot, ulong offset, ulong value): add() once a sub-group
   spirv::Id flush_raise();  // void (slot, ulong offset, ulong value)
   spirv::Id mark();         // void (state, slot, ulong offset): the byte there becomes 1
-  // void (state, slot, ulong address, ulong bytes): the access, in at most `lines` lines, touches a root
+  // void (state, slot, ulong address, ulong bytes): the access, in at most `lines` lines, touches a
+  // root
   spirv::Id touch(uint32_t root, uint32_t lines);
-  // ulong (state, slot, ulong address, ulong bytes): touches the object there and returns its number: a root, or
-  // roots + range (if `ranges` are to be searched), or kNowhere
+  // ulong (state, slot, ulong address, ulong bytes): touches the object there and returns its
+  // number: a root, or roots + range (if `ranges` are to be searched), or kNowhere
   spirv::Id reach(const std::vector<uint32_t>& candidates, bool ranges, uint32_t lines);
   spirv::Id tally();  // void (state, slot, ulong *object, ulong *length, ulong site, ulong object)
   spirv::Id trace();  // void (state, slot, ulong site, ulong address)

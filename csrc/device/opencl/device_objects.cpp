@@ -19,13 +19,13 @@ Id DeviceCode::object_offset(Emitter& code, Id state, Id object) {
   return code.binary(OpIAdd, first, entry);
 }
 
-// ulong (state, slot, ulong address): number of the range that holds it, kNowhere if none does. A binary search
-// whose steps are the same for all work-items, so that no branch depends on the address:
+// ulong (state, slot, ulong address): number of the range that holds it, kNowhere if none does. A
+// binary search whose steps are the same for all work-items, so that no branch depends on the
+// address:
 //
-//   found = 0; for (step = 2^31; step; step /= 2) if (found + step <= ranges && begin[found + step - 1] <= address)
-//   found += step;                       // ranges [0, found) begin at or before the address
-//
-// with a first step no larger than needed.
+//   found = 0;  // ranges [0, found) begin at or before the address
+//   for (step = kBindingFirstStep; step; step /= 2)
+//     if (found + step <= ranges && begin[found + step - 1] <= address) found += step;
 Id DeviceCode::find_range() {
   Id& id = made_["find_range"];
   if (id) return id;
@@ -102,7 +102,8 @@ Id DeviceCode::widen_range() {
   return end(function, id);
 }
 
-// All alternatives are computed and the right one selected: again no branch that depends on the address.
+// All alternatives are computed and the right one selected: again no branch that depends on the
+// address.
 Id DeviceCode::reach(const std::vector<uint32_t>& candidates, bool ranges, uint32_t lines) {
   Id& id = reach_[{candidates, ranges, lines}];
   if (id) return id;

@@ -115,7 +115,8 @@ void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id a
 
 void KernelWriter::trace(Emitter& code, Id state, Id slot, uint32_t number, Id address) {
   const Site& site = plan_.sites[number];
-  // Local memory has no address that means anything outside: offsets then, where the variable is known.
+  // Local memory has no address that means anything outside: offsets then, where the variable is
+  // known.
   if (site.space == Space::local && site.root != kNone) {
     uint32_t base = device_.state_layout().root(site.root, StateLayout::base);
     address = code.binary(OpISub, address, device_.load_word(code, state, base));

@@ -34,7 +34,8 @@ class KernelWriter {
   void count(spirv::Emitter& code, spirv::Id state, uint32_t counter, spirv::Id amount);
 
   void access(spirv::Emitter& code, const InstanceAccess& found, const Ids& ids);
-  // Finds the object of a dynamic site and counts for it; marks lines. Straight-line code, as is trace().
+  // Finds the object of a dynamic site and counts for it; marks lines. Straight-line code, as is
+  // trace().
   void touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
              spirv::Id address, spirv::Id bytes, uint32_t lines);
   void trace(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,

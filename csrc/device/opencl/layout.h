@@ -1,4 +1,4 @@
-// Where everything lies in the hidden buffer: the one agreement between instrumented kernels and host.
+// Where everything lies in the hidden buffer: what instrumented kernels and the host agree on.
 //
 //   hidden buffer, 64-byte units                        launch word (second hidden argument)
 //   ┌─────────────────────────┬── · · ──┬───────────┐   low 32 bits:  unit where the slot begins
@@ -14,14 +14,14 @@
 //            4..7     0
 //            8..      of root k (K roots), three arrays:
 //                     base[k]   address of its object's first byte, as the device sees it
-//                     first[k]  ~(offset of the first byte touched), last[k] offset behind the last;
-//                               0: untouched
+//                     first[k]  ~(offset of the first byte touched)
+//                     last[k]   offset behind the last byte touched; 0 in both: untouched
 //            counters 8 rows of C words, one row a shard; a row begins at a multiple of 8 words
 //            then, at offsets that the binding gives,
 //            table    dynamic site d, object o: accesses[d * stride + o]; o < K: roots, then ranges
 //            extents  of range r: first, last, as above
-//            maps     one byte a granule (2^shift bytes of address): 1 if touched; a last byte takes
-//                     accesses outside the object
+//            maps     one byte a granule (2^shift bytes of address): 1 if touched; one more byte
+//                     takes accesses outside the object
 //            trace    records of 16 bytes: u64 address, u64 work-item << 24 | site
 //
 //   binding  0        offset of the trace in the slot, bytes
@@ -34,9 +34,9 @@
 //            7        offset from the binding of its spare lines: 64 x 64 bytes that nobody reads
 //            8        largest power of two up to R: the first step of a binary search
 //            9..15    0
-//            16 + 4 k root k: bytes by which its pointer lies behind the object's start, the object's
-//                     bytes, offset of its map in the slot, shift
-//            16 + 4 (K + r)  range r, sorted by address: first address, bytes, offset of its map, shift
+//            16 + 4 k root k: bytes by which its pointer lies behind the start of its object,
+//                     bytes of the object, offset of its map in the slot, shift
+//            16 + 4 (K + r)  range r, sorted by address: address, bytes, offset of its map, shift
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "device/opencl/marks.h"
 
 #include <algorithm>
-#include <tuple>
+#include <map>
 
 #include "device/opencl/layout.h"
 #include "device/opencl/spirv/addresses.h"
@@ -18,8 +18,6 @@ constexpr int64_t kMaxHull = 2 * kLine;  // longer ones would need a loop to mar
 
 // Bytes [begin, end) from a base, marked by one of the accesses.
 struct Hull {
-  uint32_t root;
-  uint32_t base;
   uint32_t block;
   int64_t begin, end;
   uint64_t alignment;                     // of begin
@@ -65,40 +63,38 @@ uint32_t most_lines(uint64_t bytes, uint64_t alignment) {
 void plan_marks(const Source& source, const CallTree& tree, Instance& instance) {
   Addresses addresses(source.module, source.definitions, source.types);
   std::vector<Hull> hulls;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> of_base;  // root, base -> hulls
   for (InstanceAccess& found : instance.accesses) {
     if (!is_markable(tree, found)) continue;
     const Access& access = found.access;
     LinearAddress address = addresses.of(access.pointer, access.index, access.index_bytes);
     if (address.offset > INT64_MAX - kMaxHull || address.offset < INT64_MIN + kMaxHull) continue;
-    uint32_t root = tree.plan.sites[found.site].root;
-    auto same = std::find_if(hulls.rbegin(), hulls.rend(), [&](const Hull& h) {
-      return std::tie(h.root, h.base, h.block) == std::tie(root, address.base, found.block);
-    });
-    if (same != hulls.rend() && join(*same, found, address.offset)) continue;
+    // Accesses come block by block, so the last hull of this base is the one to join, if any is.
+    auto& known = of_base[{tree.plan.sites[found.site].root, address.base}];
+    bool joined = !known.empty() && hulls[known.back()].block == found.block &&
+                  join(hulls[known.back()], found, address.offset);
+    if (joined) continue;
+    known.push_back(hulls.size());
     int64_t end = address.offset + static_cast<int64_t>(access.bytes);
-    hulls.push_back({root,
-                     address.base,
-                     found.block,
-                     address.offset,
-                     end,
-                     access.alignment,
-                     {&found},
-                     {address.offset}});
+    hulls.push_back(
+        {found.block, address.offset, end, access.alignment, {&found}, {address.offset}});
   }
   Dominators dominators(source.definitions, *instance.function);
-  for (const Hull& hull : hulls) {
-    auto covers = [&](const Hull& other) {
-      return other.root == hull.root && other.base == hull.base && other.begin <= hull.begin &&
-             other.end >= hull.end && other.block != hull.block &&
-             dominators.dominates(other.block, hull.block);
-    };
-    bool covered = std::any_of(hulls.begin(), hulls.end(), covers);
-    for (size_t i = 0; i < hull.accesses.size(); ++i) {
-      Mark& mark = hull.accesses[i]->mark;
-      mark.wanted = i == 0 && !covered;
-      mark.distance = hull.begin - hull.offsets[i];
-      mark.bytes = static_cast<uint64_t>(hull.end - hull.begin);
-      mark.alignment = hull.alignment;
+  for (const auto& [base, known] : of_base) {
+    for (size_t number : known) {
+      const Hull& hull = hulls[number];
+      bool covered = std::any_of(known.begin(), known.end(), [&](size_t other) {
+        const Hull& by = hulls[other];
+        return by.block != hull.block && by.begin <= hull.begin && by.end >= hull.end &&
+               dominators.dominates(by.block, hull.block);
+      });
+      for (size_t i = 0; i < hull.accesses.size(); ++i) {
+        Mark& mark = hull.accesses[i]->mark;
+        mark.wanted = i == 0 && !covered;
+        mark.distance = hull.begin - hull.offsets[i];
+        mark.bytes = static_cast<uint64_t>(hull.end - hull.begin);
+        mark.alignment = hull.alignment;
+      }
     }
   }
 }

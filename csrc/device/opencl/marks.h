@@ -1,8 +1,9 @@
 // Which accesses have to mark their lines, so that no line is marked twice for nothing.
 //
-// Accesses of one block to neighbouring bytes (members of a struct, a value read and written back) mark once, for
-// all of them. A mark that a dominating block has already made at the same address is left out. The set of lines
-// marked, and the first and last byte, are exactly those of marking at every access.
+// Accesses of one block to neighbouring bytes (members of a struct, a value read and written back)
+// mark once, for all of them. A mark that a dominating block has already made at the same address
+// is left out. The set of lines marked, and the first and last byte, are exactly those of marking
+// at every access.
 #pragma once
 
 #include "device/opencl/calltree.h"

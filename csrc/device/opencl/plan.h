@@ -44,7 +44,8 @@ struct Site {
   CountSum executions;    // by a work-item; for async copies, elements copied
   CountSum units;         // bytes accessed = units * bytes
 
-  // A *dynamic* site is resolved at run time, by comparing its address with those of its candidates.
+  // A *dynamic* site is resolved at run time, by comparing its address with those of its
+  // candidates.
   uint32_t dynamic = kNone;          // its number among these
   std::vector<uint32_t> candidates;  // roots, in the order in which they are tried
   bool ranges = false;               // it may also reach memory that only the host knows
@@ -69,7 +70,8 @@ struct Reducers {
                          // sub-group and object
   bool trace = false;    // every access, appended to a bounded buffer
 
-  // Read before writing when marking lines: slower on a few cores, but on many they would fight over the maps.
+  // Read before writing when marking lines: slower on a few cores, but on many they would fight
+  // over the maps.
   bool many_cores = false;
 
   // How the device can add: both must be there for it, else a slower way is taken.

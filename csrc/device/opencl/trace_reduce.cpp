@@ -35,7 +35,6 @@ std::vector<Record> read_records(const KernelPlan& plan, const Binding& binding,
   }
   // Records of one work-item are in the order of its accesses: number the repetitions, then forget
   // the order.
-  std::unordered_map<uint64_t, uint32_t> seen;
   std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
     return std::tie(a.site, a.work_item) < std::tie(b.site, b.work_item);
   });
@@ -199,13 +198,7 @@ class Reducer {
         continue;
       }
       Touched& into = **same;
-      into.access.argument.reset();
-      into.access.loads += access.loads;
-      into.access.stores += access.stores;
-      into.access.atomics += access.atomics;
-      into.access.load_bytes += access.load_bytes;
-      into.access.store_bytes += access.store_bytes;
-      into.access.atomic_bytes += access.atomic_bytes;
+      merge_object(into.access, access);
       into.lines.insert(object.lines.begin(), object.lines.end());
       into.first = std::min(into.first, object.first);
       into.end = std::max(into.end, object.end);

@@ -1,5 +1,6 @@
-// Oclgrind plug-in: prints, at the end of each kernel, the accesses of each buffer as the simulator saw them.
-// Lines on stderr:  COUNT <address space> <buffer number> <loads> <load bytes> <stores> <store bytes> <atomics>
+// Oclgrind plug-in: prints, at the end of each kernel, the accesses of each buffer as the simulator
+// saw them. Lines on stderr:  COUNT <address space> <buffer number> <loads> <load bytes> <stores>
+// <store bytes> <atomics>
 #include <cstdio>
 #include <map>
 #include <mutex>

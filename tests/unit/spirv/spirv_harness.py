@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -45,17 +46,26 @@ def native() -> ModuleType:
 
 @lru_cache
 def open_cl() -> ModuleType | None:
-    """pyopencl with the Intel CPU runtime, or None. The wheel's own .icd files name a path that does not exist."""
+    """pyopencl with the Intel CPU runtime, or None. The wheel's own .icd files name a path that does not exist.
+
+    The loader looks for drivers once a process, at the first listing: the conftest beside this calls early.
+    """
     runtime = LIBRARIES / "libintelocl.so"
-    if "pyopencl" not in sys.modules and runtime.exists():
-        vendors = Path(tempfile.mkdtemp(prefix="pasta-icd-"))
-        (vendors / "intel.icd").write_text(f"{runtime}\n")
-        os.environ["OCL_ICD_VENDORS"] = str(vendors)
-        os.environ["PYOPENCL_NO_CACHE"] = "1"
+    os.environ["PYOPENCL_NO_CACHE"] = "1"
     try:
         import pyopencl
     except ImportError:
         return None
+    if runtime.exists():
+        before = os.environ.get("OCL_ICD_VENDORS")
+        vendors = Path(tempfile.mkdtemp(prefix="pasta-icd-"))
+        (vendors / "intel.icd").write_text(f"{runtime}\n")
+        os.environ["OCL_ICD_VENDORS"] = str(vendors)
+        with contextlib.suppress(pyopencl.Error):
+            pyopencl.get_platforms()
+        del os.environ["OCL_ICD_VENDORS"]
+        if before is not None:
+            os.environ["OCL_ICD_VENDORS"] = before
     return pyopencl
 
 
@@ -202,7 +212,8 @@ class Kernel:
             skipped = argument.offset * argument.allocation.strides[0]
             return native().BoundObject(object_id, argument.allocation.nbytes, skipped)
         if isinstance(argument, cl.Image):
-            return native().BoundObject(object_id, argument.size, 0, argument.get_image_info(cl.image_info.ELEMENT_SIZE))
+            texel = argument.get_image_info(cl.image_info.ELEMENT_SIZE)
+            return native().BoundObject(object_id, argument.size, 0, texel)
         return native().BoundObject(object_id, 0 if argument is None else argument.size)
 
 

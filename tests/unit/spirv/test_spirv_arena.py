@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_slots_and_bindings_never_overlap_and_a_full_buffer_says_so() -> None:
     else:
         pytest.fail("64 KiB cannot hold 10000 launches")
     taken.sort()
-    assert all(end <= begin for (_, end), (begin, _) in zip(taken, taken[1:], strict=False))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(taken))
     assert taken[-1][1] <= 1 << 16
     arena.reset()
     assert arena.place(bind(plan, 100, 100)).binding_offset is not None

@@ -221,7 +221,8 @@ def test_array_of_structs_touches_all_lines_and_struct_of_arrays_one_quarter() -
     of_structs = """
     typedef struct { float x, y, z, w; } P;
     kernel void sum(global const P *p, global float *out) { size_t i = get_global_id(0); out[i] = p[i].x; }"""
-    of_arrays = "kernel void sum(global const float *x, global float *out) { size_t i = get_global_id(0); out[i] = x[i]; }"
+    of_arrays = """
+    kernel void sum(global const float *x, global float *out) { size_t i = get_global_id(0); out[i] = x[i]; }"""
     data = floats(4 * n)
     structs = Kernel(of_structs, "sum").run((n,), None, buffer(data), buffer(4 * n))
     arrays = Kernel(of_arrays, "sum").run((n,), None, buffer(data), buffer(4 * n))

@@ -115,7 +115,8 @@ Addresses::LinearIndex Addresses::index(Id id, int depth) {
     const Instruction& type = definitions_.at(definitions_.at(value).type());
     return type.opcode() == OpTypeInt && type.operand(0) == 64;
   };
-  // 64-bit sums are exact modulo 2^64; narrower ones may only be taken apart where they do not wrap.
+  // 64-bit sums are exact modulo 2^64; narrower ones may only be taken apart where they do not
+  // wrap.
   auto split = [&](const Instruction& sum) -> std::optional<std::pair<Id, int64_t>> {
     if (sum.opcode() != OpIAdd && sum.opcode() != OpISub) return std::nullopt;
     auto constant = types_.signed_constant(sum.operand(1));

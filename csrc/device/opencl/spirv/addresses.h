@@ -19,8 +19,8 @@ struct LinearAddress {
   int64_t offset;
 };
 
-// Value numbering of the address arithmetic of one function. An address that is not understood has a base of its
-// own, so the answer errs to the safe side.
+// Value numbering of the address arithmetic of one function. An address that is not understood has
+// a base of its own, so the answer errs to the safe side.
 class Addresses {
  public:
   Addresses(const Module& module, const Definitions& definitions, const Types& types);

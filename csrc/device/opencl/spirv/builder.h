@@ -38,7 +38,8 @@ class Globals {
 
   void capability(Capability capability);
   void name(Id id, std::string_view text);
-  // Names a function after `text`, and like no other: drivers take functions of one name to be one function.
+  // Names a function after `text`, and like no other: drivers take functions of one name to be one
+  // function.
   void name_function(Id id, std::string_view text);
 
  private:

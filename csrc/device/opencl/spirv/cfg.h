@@ -17,8 +17,8 @@ std::vector<uint32_t> count_classes(const Definitions& definitions, const Functi
 class Dominators {
  public:
   Dominators(const Definitions& definitions, const Function& function);
-  // True when every path from the entry to block b passes block a. Blocks are numbered by position; one that
-  // cannot be reached is dominated by none but itself.
+  // True when every path from the entry to block b passes block a. Blocks are numbered by position;
+  // one that cannot be reached is dominated by none but itself.
   bool dominates(uint32_t a, uint32_t b) const;
 
  private:
