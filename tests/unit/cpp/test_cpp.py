@@ -24,7 +24,8 @@ def build(pytestconfig: pytest.Config) -> Path:
     pybind11 = pytest.importorskip("pybind11")
     directory = pytestconfig.cache.mkdir("cpp")  # type: ignore[union-attr]
     python = [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"]
-    _run(cmake, "-S", _ROOT, "-B", directory, "-DPASTA_TESTS=ON", "-DPASTA_WERROR=ON", *python)
+    options = ["-DPASTA_TESTS=ON", "-DPASTA_WERROR=ON", "-DPASTA_CUDA_ARCHITECTURES=90"]
+    _run(cmake, "-S", _ROOT, "-B", directory, *options, *python)
     _run(cmake, "--build", directory, "--target", "cpp_tests", "--parallel", "2")
     return Path(directory) / "cpp-tests"
 
