@@ -7,13 +7,15 @@ source shows, 4 bytes each; a line has 64 bytes.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 from opencl_memory_cases import EDGE, SOURCE, N
-from opencl_run import DRIVERS, need_intel, rows, run_plain, run_recorded
+from opencl_run import DRIVERS, compile_with_any_loader, need_intel, rows, run_plain, run_recorded
+from recorded import PASTA
 
 from pasta.trace import Trace
 
@@ -197,12 +199,86 @@ def test_without_the_option_nothing_is_measured(tmp_path: Path) -> None:
 
 
 def test_trace_gives_what_counters_cannot(tmp_path: Path) -> None:
-    """Sectors of 32 bytes for 32 work-items side by side: 4 when they access neighbours."""
+    """The lines of each access by 32 work-items side by side, who fill a row of the matrix: 128 bytes."""
     trace = measure("matrices", tmp_path, "--memory=objects,sites,trace")
-    joined = trace.table("access_site").join(trace.table("line"), on="site_id", how="left")
-    found = joined.filter(kernel="transpose").sort("kind").select("kind", "executions", "lanes").collect()
-    assert found.rows() == [("load", EDGE, EDGE**2), ("store", EDGE, EDGE**2)]
+    joined = trace.table("access_site").join(trace.table("line"), on="site_id", how="left").collect()
+    columns = ["kind", "executions", "lanes", "sectors", "ideal_sectors"]
+    # A row that is written as a column touches a line for each of its elements.
+    assert joined.filter(kernel="transpose").sort("kind").select(columns).rows() == [
+        ("load", EDGE, EDGE**2, EDGE * 2, EDGE * 2),
+        ("store", EDGE, EDGE**2, EDGE * EDGE, EDGE * 2),
+    ]
+    # All work-items of a row of the product read the same element of `a`, and neighbours of `b`.
+    loads = joined.filter(kernel="matmul", kind="load").sort("sectors")
+    assert loads.select("sectors", "ideal_sectors").rows() == [(EDGE**2, EDGE**2), (2 * EDGE**2, 2 * EDGE**2)]
     assert nothing_lost(trace)
+
+
+@pytest.mark.parametrize(
+    ("tool", "table"), [("workingset", "workingset"), ("coalescing", "sites"), ("hotness", "objects")]
+)
+def test_tools_show_numbers(tool: str, table: str, tmp_path: Path) -> None:
+    measure("matrices", tmp_path, "--memory=objects,sites,trace")
+    command = [*PASTA, "analyze", "--tool", tool, "--format", "json", tmp_path / "matrices.pasta"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(shown.stdout)
+    assert table in json.dumps(found)
+    if tool == "workingset":
+        # matmul touches three whole matrices, 4 bytes an element.
+        assert str(3 * EDGE**2 * 4) in shown.stdout
+
+
+def run_unusual(case: str, folder: Path, *options: str) -> tuple[int, Trace]:
+    """Record a case of ``measured.c``; its output must be the same as without pasta."""
+    driver = need_intel()
+    program = compile_with_any_loader("measured", folder)
+    output = folder / f"{case}.pasta"
+    command: list[str | Path] = [program, driver.platform, case]
+    recorded = run_recorded(driver, output, *command, options=("--memory", *options))
+    assert recorded.returncode == 0, recorded.stderr
+    plain = run_plain(driver, *command)
+    assert (plain.returncode, plain.stdout) == (0, recorded.stdout), plain.stderr
+    return int(plain.stdout), Trace.open(output)
+
+
+@pytest.mark.parametrize("buffer", ["256M", "1M"])
+@pytest.mark.parametrize("case", ["out_of_order", "many_queues", "many_buffers", "threads", "come_and_go"])
+def test_every_launch_is_measured(case: str, buffer: str, tmp_path: Path) -> None:
+    """Launches out of order, by many queues or threads, on many buffers, of programs that come and go."""
+    _, trace = run_unusual(case, tmp_path, f"--memory-buffer={buffer}")
+    found = objects(trace)
+    assert sorted(found["launch_id"]) == sorted(rows(trace, "kernel")["launch_id"])
+    assert found.select("loads", "stores", "lines").unique().rows() == [(N, N, N // 16)]
+    assert nothing_lost(trace)
+
+
+def test_programs_that_hold_launches_back_are_not_held_up(tmp_path: Path) -> None:
+    """A full buffer waits for launches only while they move: the rest run as they are, and are counted."""
+    launches, trace = run_unusual("held", tmp_path, "--memory-buffer=1M")
+    (loss,) = trace.table("loss").select("records", "cause", "remedy").collect().rows()
+    assert 0 < loss[0] < launches
+    assert objects(trace).height + loss[0] == launches
+    assert loss[1:] == ("the counts of a launch found no room", "raise --memory-buffer")
+
+
+def test_unified_shared_memory(tmp_path: Path) -> None:
+    """A pointer into the middle of an allocation, and one that the kernel finds in memory."""
+    _, trace = run_unusual("usm", tmp_path)
+    values, pointers = rows(trace, "alloc").filter(kind="shared_usm", action="alloc")["object_id"]
+    columns = ["kernel", "object_id", "argument", "loads", "stores", "first_offset"]
+    assert set(objects(trace).select(columns).rows()) == {
+        ("increment", values, 0, N, N, _VECTOR),
+        ("follow", pointers, 0, N, 0, 0),
+        ("follow", values, None, 0, N, 0),
+    }
+    assert nothing_lost(trace)
+
+
+def test_linked_programs_run_as_they_are(tmp_path: Path) -> None:
+    launches, trace = run_unusual("linked", tmp_path)
+    (loss,) = trace.table("loss").select("records", "cause").collect().rows()
+    assert loss[0] == launches == 2
+    assert "linked" in loss[1]
 
 
 def test_algorithms_give_the_same_results(tmp_path: Path) -> None:

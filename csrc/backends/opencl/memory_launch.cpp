@@ -18,15 +18,29 @@ namespace {
 
 using Launched = std::optional<cl_int>;
 
+// `after`: what the launch waits for beside the program's own events; may be null.
 cl_int enqueue(const KernelLaunch& launch, decltype(Dispatch::clEnqueueNDRangeKernel) function,
-               cl_kernel kernel, const std::vector<cl_event>& wait_list, cl_event* event) {
+               cl_kernel kernel, cl_event after, cl_event* event) {
+  std::vector<cl_event> list;
+  cl_uint count = launch.wait_count;
+  const cl_event* waits = launch.wait_list;
+  if (after != nullptr && (count == 0 || waits != nullptr)) {
+    list.assign(waits, waits + count);
+    list.push_back(after);
+    waits = list.data();
+    ++count;
+  }
   return function(launch.queue, kernel, launch.dimensions, launch.offset, launch.global,
-                  launch.local, static_cast<cl_uint>(wait_list.size()),
-                  wait_list.empty() ? nullptr : wait_list.data(), event);
+                  launch.local, count, waits, event);
 }
 
 ResultBuffer* results_of(Queue& queue, cl_command_queue handle) {
   if (queue.results == nullptr) queue.results = ResultBuffer::make(handle);
+  if (queue.results != nullptr) return queue.results.get();
+  for (const std::shared_ptr<Queue>& other : state().queues.values()) {
+    if (other->references <= 0) release_results(*other);
+  }
+  queue.results = ResultBuffer::make(handle);
   return queue.results.get();
 }
 
@@ -43,7 +57,7 @@ bool set_hidden_arguments(const MeasuredKernel& kernel, const ResultBuffer& resu
 // Null when the program's own kernel is to run; `*why` has a cause if that is a loss.
 Launched try_measured(const KernelLaunch& launch,
                       decltype(Dispatch::clEnqueueNDRangeKernel) function, Unmeasured* why) {
-  const auto kernel = state().measured_kernels.find(launch.kernel).value_or(nullptr);
+  const auto kernel = find_measured_kernel(launch.kernel);
   const std::shared_ptr<Queue> queue = find_queue(launch.queue);
   if (launch.global == nullptr || launch.dimensions == 0 || launch.dimensions > 3) return {};
   if (kernel == nullptr || queue == nullptr) {
@@ -70,28 +84,18 @@ Launched try_measured(const KernelLaunch& launch,
     return {};
   }
   const auto binding = kernel->binding(results->bytes());
-  const auto place = results->place(*binding);
+  const auto place = results->place(binding);
   if (!place) {
     *why = {"the counts of a launch found no room", "raise --memory-buffer"};
     return {};
   }
 
-  std::vector<cl_event> wait_list;
-  if (launch.wait_list != nullptr)
-    wait_list.assign(launch.wait_list, launch.wait_list + launch.wait_count);
-  cl_event written = nullptr;
-  if (place->binding_offset) {
-    if (!results->write_binding(binding, *place->binding_offset, &written)) {
-      *why = {"the driver does not take the description of the arguments", ""};
-      return {};
-    }
-    if (queue->out_of_order) wait_list.push_back(written);
-  }
   cl_event own_event = nullptr;
   cl_event* const event = launch.event != nullptr ? launch.event : &own_event;
   cl_int result = CL_INVALID_KERNEL_ARGS;
   if (set_hidden_arguments(*kernel, *results, place->launch_word)) {
-    result = enqueue(launch, function, kernel->handle(), wait_list, event);
+    cl_event after = queue->out_of_order ? results->ready() : nullptr;
+    result = enqueue(launch, function, kernel->handle(), after, event);
   }
   const bool launched = result == CL_SUCCESS;
   if (launched) {
@@ -101,8 +105,6 @@ Launched try_measured(const KernelLaunch& launch,
   } else {
     *why = {"the driver does not launch the measured kernel: status " + std::to_string(result), ""};
   }
-  // The words of the binding stay until they are written, whoever needs them.
-  if (written != nullptr) results->add({0, nullptr, nullptr, 0, 0, written, true});
   return launched ? Launched(result) : Launched();
 }
 
@@ -123,15 +125,17 @@ bool measures_memory() {
   return measures;
 }
 
+std::shared_ptr<MeasuredKernel> find_measured_kernel(cl_kernel kernel) {
+  return state().measured_kernels.find(kernel).value_or(nullptr);
+}
+
 cl_int launch_measured(const KernelLaunch& launch,
                        decltype(Dispatch::clEnqueueNDRangeKernel) function) noexcept {
   Launched launched;
   Unmeasured why;
   guard([&] { launched = try_measured(launch, function, &why); });
   if (launched) return *launched;
-  const cl_int result =
-      function(launch.queue, launch.kernel, launch.dimensions, launch.offset, launch.global,
-               launch.local, launch.wait_count, launch.wait_list, launch.event);
+  const cl_int result = enqueue(launch, function, launch.kernel, nullptr, launch.event);
   if (result == CL_SUCCESS && !why.cause.empty()) {
     report_loss("opencl", "access_object", 1, why.cause, why.remedy);
   }
@@ -152,7 +156,7 @@ void add_measured_kernel(cl_kernel kernel) {
 void add_measured_clone(cl_kernel source, cl_kernel copy) {
   if (!measures_memory()) return;
   state().measured_kernels.take(copy);
-  if (const auto known = state().measured_kernels.find(source).value_or(nullptr))
+  if (const auto known = find_measured_kernel(source))
     state().measured_kernels.set(copy, known->clone());
 }
 

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "backends/opencl/cl_api.h"
 #include "backends/opencl/dispatch.h"
 
 namespace pasta::opencl {
+
+class MeasuredKernel;
 
 // The arguments of clEnqueueNDRangeKernel, and the number of the launch in the tables.
 struct KernelLaunch {
@@ -28,6 +31,9 @@ bool measures_memory();
 // and can be; else the program's own, through `function`. Rows of `loss` tell of the second.
 cl_int launch_measured(const KernelLaunch& launch,
                        decltype(Dispatch::clEnqueueNDRangeKernel) function) noexcept;
+
+// Null when it is not known.
+std::shared_ptr<MeasuredKernel> find_measured_kernel(cl_kernel kernel);
 
 // The program has made a kernel, or copied one.
 void add_measured_kernel(cl_kernel kernel);

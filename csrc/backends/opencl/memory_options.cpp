@@ -37,6 +37,7 @@ MemoryOptions MemoryOptions::parse(std::string_view list, std::string_view sampl
                {"shared", options.shared},
                {"trace", options.trace}};
   for (size_t begin = 0; begin < list.size();) {
+    options.asks_for_anything = true;
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string_view word = list.substr(begin, end - begin);
     for (const auto& known : words) {

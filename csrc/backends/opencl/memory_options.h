@@ -9,9 +9,10 @@ namespace pasta::opencl {
 
 struct MemoryOptions {
   bool objects = false, sites = false;
-  bool lines = false;   // 64-byte lines and pages, of each object
-  bool shared = false;  // local memory too
-  bool trace = false;   // every access, as far as there is room
+  bool lines = false;              // 64-byte lines and pages, of each object
+  bool shared = false;             // local memory too
+  bool trace = false;              // every access, as far as there is room
+  bool asks_for_anything = false;  // the list has a word, if only of other devices
 
   // The first `sample_first` launches of each kernel and global size, then every `sample_every`-th.
   int64_t sample_first = INT64_MAX, sample_every = 100;

@@ -34,6 +34,9 @@ constexpr timespec kPoll = {0, 50'000};
 
 constexpr uint64_t kPageBytes = 4096;
 
+// Zeroed at a time: the device's memory is taken as it is needed.
+constexpr size_t kZeroBytes = size_t{1} << 20;
+
 cl_int status_of(cl_event event) {
   return query<cl_int>(next(event).clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS,
                        CL_COMPLETE);
@@ -102,40 +105,69 @@ std::shared_ptr<ResultBuffer> ResultBuffer::make(cl_command_queue queue) {
   const cl_command_queue reader =
       buffer != nullptr ? cl.clCreateCommandQueue(context, device, 0, &status) : nullptr;
   auto made = std::make_shared<ResultBuffer>(queue, reader, buffer, bytes);
-  made->unwritten_ = 0;  // all of it is to be cleared
-  if (buffer == nullptr || reader == nullptr || !made->clear()) return nullptr;
+  if (buffer == nullptr || reader == nullptr) return nullptr;
   return made;
 }
 
 ResultBuffer::~ResultBuffer() {
   for (const Launch& launch : launches_) next(launch.event).clReleaseEvent(launch.event);
+  if (ready_ != nullptr) next(ready_).clReleaseEvent(ready_);
   if (buffer_ != nullptr) next(buffer_).clReleaseMemObject(buffer_);
   if (reader_ != nullptr) next(reader_).clReleaseCommandQueue(reader_);
   g_bytes_taken.fetch_sub(bytes_);
 }
 
-std::optional<memory::Arena::Place> ResultBuffer::place(const memory::Binding& binding) {
-  if (!arena_.fits(binding)) return std::nullopt;
+std::optional<memory::Arena::Place> ResultBuffer::place(
+    const std::shared_ptr<const memory::Binding>& binding) {
+  if (refused_ || !arena_.fits(*binding)) return std::nullopt;
   if (launches_.empty()) harvest_at_ns_ = now_ns() + kHarvestIntervalNs;
-  std::optional<memory::Arena::Place> place = arena_.place(binding);
-  if (!place && wait_for_launches() && emit_rows() && clear()) place = arena_.place(binding);
-  if (place && place->binding_offset) {
-    unwritten_ = std::min<size_t>(unwritten_, *place->binding_offset);
+  std::optional<memory::Arena::Place> place = arena_.place(*binding);
+  if (!place && wait_for_launches() && emit_rows()) {
+    clear();
+    place = arena_.place(*binding);
   }
-  return place;
+  if (!place) return std::nullopt;
+  if (place->binding_offset) {
+    bindings_begin_ = std::min<size_t>(bindings_begin_, *place->binding_offset);
+    refused_ = !write(binding, *place->binding_offset);
+  }
+  refused_ = refused_ || !zero_ahead();
+  return refused_ ? std::nullopt : place;
 }
 
-bool ResultBuffer::write_binding(const std::shared_ptr<const memory::Binding>& binding,
-                                 uint64_t offset, cl_event* written) {
+bool ResultBuffer::make_ready(cl_int result, cl_event event) {
+  if (result != CL_SUCCESS) return false;
+  if (ready_ != nullptr) next(ready_).clReleaseEvent(ready_);
+  ready_ = event;
+  return true;
+}
+
+bool ResultBuffer::write(const std::shared_ptr<const memory::Binding>& binding, uint64_t offset) {
   bindings_.push_back(binding);
-  return next(queue_).clEnqueueWriteBuffer(
-             queue_, buffer_, CL_FALSE, offset, binding->words.size() * sizeof(uint64_t),
-             binding->words.data(), 0, nullptr, written) == CL_SUCCESS;
+  const std::vector<uint64_t>& words = binding->words;
+  cl_event event = nullptr;
+  const cl_int result = next(queue_).clEnqueueWriteBuffer(
+      queue_, buffer_, CL_FALSE, offset, words.size() * sizeof(words[0]), words.data(),
+      ready_ != nullptr, ready_ != nullptr ? &ready_ : nullptr, &event);
+  return make_ready(result, event);
+}
+
+bool ResultBuffer::zero_ahead() {
+  if (arena_.used() <= zeroed_) return true;
+  const size_t end =
+      std::min(bindings_begin_, std::max<size_t>(arena_.used(), zeroed_ + kZeroBytes));
+  const cl_uchar zero = 0;
+  cl_event event = nullptr;
+  const cl_int result = next(queue_).clEnqueueFillBuffer(
+      queue_, buffer_, &zero, sizeof(zero), zeroed_, end - zeroed_, ready_ != nullptr,
+      ready_ != nullptr ? &ready_ : nullptr, &event);
+  zeroed_ = end;
+  return make_ready(result, event);
 }
 
 ResultBuffer::Progress ResultBuffer::progress() const {
   // From the back: what was launched last ends last, as a rule.
-  bool all_ended = true;
+  bool all_ended = ready_ == nullptr || status_of(ready_) <= CL_COMPLETE;
   for (size_t i = launches_.size(); i-- > 0;) {
     const cl_int status = status_of(launches_[i].event);
     if (status == CL_RUNNING) return Progress::running;
@@ -150,12 +182,15 @@ bool ResultBuffer::wait_for_launches() {
   int64_t moved_ns = start_ns;
   while (true) {
     const Progress now = progress();
-    if (now == Progress::ended) return true;
+    if (now == Progress::ended) break;
     const int64_t time_ns = now_ns();
     if (now == Progress::running) moved_ns = time_ns;
-    if (time_ns - moved_ns > kStalledNs || time_ns - start_ns > kLongestWaitNs) return false;
+    if (time_ns - moved_ns > kStalledNs || time_ns - start_ns > kLongestWaitNs) stalled_ = true;
+    if (stalled_) return false;
     nanosleep(&kPoll, nullptr);
   }
+  stalled_ = false;
+  return true;
 }
 
 bool ResultBuffer::emit_rows() {
@@ -189,29 +224,24 @@ bool ResultBuffer::emit_rows() {
       emit_launch(launch, static_cast<const uint8_t*>(mapped) + launch.slot_offset);
     launch.is_lost = true;  // its rows are written: there is nothing more to say about it
   }
-  cl.clEnqueueUnmapMemObject(reader_, buffer_, mapped, 0, nullptr, nullptr);
-  return true;
+  return cl.clEnqueueUnmapMemObject(reader_, buffer_, mapped, 0, nullptr, nullptr) == CL_SUCCESS &&
+         cl.clFinish(reader_) == CL_SUCCESS;
 }
 
-bool ResultBuffer::clear() {
+void ResultBuffer::clear() {
   for (const Launch& launch : launches_) next(launch.event).clReleaseEvent(launch.event);
   launches_.clear();
   bindings_.clear();
-  const Dispatch& cl = next(reader_);
-  const cl_uchar zero = 0;
-  const auto fill = [&](size_t begin, size_t end) {
-    return begin >= end || cl.clEnqueueFillBuffer(reader_, buffer_, &zero, sizeof(zero), begin,
-                                                  end - begin, 0, nullptr, nullptr) == CL_SUCCESS;
-  };
-  const bool filled = fill(0, arena_.used()) && fill(unwritten_, bytes_);
+  if (ready_ != nullptr) next(ready_).clReleaseEvent(ready_);
+  ready_ = nullptr;
   arena_.reset();
-  unwritten_ = bytes_;
-  return filled && cl.clFinish(reader_) == CL_SUCCESS;
+  zeroed_ = 0;
+  bindings_begin_ = bytes_;
 }
 
-void ResultBuffer::harvest() {
+void ResultBuffer::harvest(bool now) {
   if (launches_.empty()) return;
-  if (arena_.used() < bytes_ / kHarvestShare && now_ns() < harvest_at_ns_) return;
+  if (!now && arena_.used() < bytes_ / kHarvestShare && now_ns() < harvest_at_ns_) return;
   if (progress() != Progress::ended) return;
   if (emit_rows()) clear();
 }
@@ -223,14 +253,21 @@ void ResultBuffer::finish() {
 
 void harvest_results(Queue& queue) {
   std::lock_guard lock(queue.results_mutex);
-  if (queue.results != nullptr) queue.results->harvest();
+  if (queue.results != nullptr) queue.results->harvest(false);
 }
 
 void finish_results(Queue& queue) {
   std::lock_guard lock(queue.results_mutex);
   if (queue.results == nullptr) return;
   queue.results->finish();
-  if (queue.references == 0 && queue.results->empty()) queue.results.reset();
+}
+
+void release_results(Queue& queue) {
+  // A queue whose lock is taken is in use by another thread: next time.
+  std::unique_lock lock(queue.results_mutex, std::try_to_lock);
+  if (!lock || queue.results == nullptr) return;
+  queue.results->harvest(true);
+  if (queue.results->empty()) queue.results.reset();
 }
 
 }  // namespace pasta::opencl

@@ -2,7 +2,8 @@
 //
 // The counts stay on the device until the buffer is full, the program waits for the device with
 // much of it used, or the recording ends. They are read through a queue of our own, once the
-// launches have ended: nothing that the program has enqueued can hold that up.
+// launches have ended: nothing that the program has enqueued can hold that up. What the launches
+// need in the buffer (zeros, bindings) is enqueued before them in the program's queue.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ class ResultBuffer {
         reader_(reader),
         buffer_(buffer),
         bytes_(bytes),
-        unwritten_(bytes),
+        bindings_begin_(bytes),
         arena_(bytes) {}
   ResultBuffer(const ResultBuffer&) = delete;
   ResultBuffer& operator=(const ResultBuffer&) = delete;
@@ -48,17 +49,16 @@ class ResultBuffer {
     bool is_lost = false;
   };
 
-  // A place for a launch with this binding; makes room when there is none. Null when the launches
-  // before it do not end, or the binding is too large.
-  std::optional<memory::Arena::Place> place(const memory::Binding& binding);
-  // Enqueues the binding's way to its place. `written` becomes what the launch must wait for, if
-  // the queue is out of order. False when the driver refuses.
-  bool write_binding(const std::shared_ptr<const memory::Binding>& binding, uint64_t offset,
-                     cl_event* written);
+  // A place for a launch with this binding, which is written there; makes room when there is none.
+  // Null when the launches before it do not end, the binding is too large, or the driver refuses.
+  std::optional<memory::Arena::Place> place(const std::shared_ptr<const memory::Binding>& binding);
+  // When this has ended, all places can be used: launches in a queue out of order wait for it.
+  // Null: there is nothing to wait for.
+  cl_event ready() const { return ready_; }
   void add(Launch launch) { launches_.push_back(std::move(launch)); }
 
-  // Writes the rows if it is time for that and everything has ended; waits for nothing.
-  void harvest();
+  // Writes the rows if everything has ended, and it is time for that or `now`; waits for nothing.
+  void harvest(bool now);
   // The end: writes the rows of what has ended, the rest is a loss.
   void finish();
   bool empty() const { return launches_.empty(); }
@@ -69,13 +69,21 @@ class ResultBuffer {
   bool wait_for_launches();
   // Reads the slots of the launches that have ended. False when the driver refuses.
   bool emit_rows();
-  bool clear();
+  void clear();
+  // Enqueue a command behind ready(), which it becomes. False when the driver refuses.
+  bool write(const std::shared_ptr<const memory::Binding>& binding, uint64_t offset);
+  bool zero_ahead();  // what slots have come to need, and somewhat more
+  bool make_ready(cl_int result, cl_event event);
 
   cl_command_queue queue_;   // the program's
   cl_command_queue reader_;  // ours
   cl_mem buffer_;
   size_t bytes_;
-  size_t unwritten_;  // bindings begin there or behind it
+  size_t zeroed_ = 0;  // from the last slot up to there
+  cl_event ready_ = nullptr;
+  size_t bindings_begin_;  // bindings are there or behind it
+  bool refused_ = false;   // by the driver: the buffer is not used any more
+  bool stalled_ = false;   // a wait was in vain: not again before everything has ended
   int64_t harvest_at_ns_ = 0;
   memory::Arena arena_;
   std::vector<Launch> launches_;
@@ -84,7 +92,9 @@ class ResultBuffer {
 
 // Harvests the buffer of a queue, if it has one.
 void harvest_results(Queue& queue);
-// The same at the end of the recording, or of the queue.
+// The end of the recording.
 void finish_results(Queue& queue);
+// The program has given the queue back: so does this its buffer, once all has ended.
+void release_results(Queue& queue);
 
 }  // namespace pasta::opencl

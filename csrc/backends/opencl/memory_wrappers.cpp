@@ -7,6 +7,7 @@
 #include "backends/opencl/guard.h"
 #include "backends/opencl/memory_kernel.h"
 #include "backends/opencl/memory_launch.h"
+#include "backends/opencl/memory_options.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/query.h"
 #include "backends/opencl/wrappers.h"
@@ -24,8 +25,7 @@ cl_int mirrored(Entry entry, cl_kernel kernel, Call&& original, Follow&& follow)
   call.finish(result);
   guard([&] {
     if (result != CL_SUCCESS) return;
-    if (const auto measured = state().measured_kernels.find(kernel).value_or(nullptr))
-      follow(*measured);
+    if (const auto measured = find_measured_kernel(kernel)) follow(*measured);
   });
   return result;
 }
@@ -105,7 +105,14 @@ cl_int CL_API_CALL set_constant(cl_program program, cl_uint id, size_t bytes, co
 }  // namespace
 
 void wrap_for_memory(Dispatch& table) {
-  if (!measures_memory()) return;
+  if (!measures_memory()) {
+    // Not an error of the program's command line: what it asks for, other devices have.
+    if (memory_options().asks_for_anything) {
+      report_loss("opencl", "access_object", kNullI64, "OpenCL kernels have no such measurement",
+                  "use --memory=objects,sites,lines,shared,trace");
+    }
+    return;
+  }
   table.clSetKernelArg = set_argument;
   table.clSetKernelArgSVMPointer = set_pointer;
   table.clSetKernelExecInfo = set_execution_info;

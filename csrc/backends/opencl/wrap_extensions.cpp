@@ -9,6 +9,8 @@
 #include "backends/opencl/enqueued.h"
 #include "backends/opencl/fills.h"
 #include "backends/opencl/guard.h"
+#include "backends/opencl/memory_kernel.h"
+#include "backends/opencl/memory_launch.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/query.h"
 #include "backends/opencl/queues.h"
@@ -145,6 +147,23 @@ MemcpyRecord migrate_usm(const Queue& queue, const void* pointer, size_t bytes,
   return migration_record(queue, flags, to_signed(bytes), find_pointer(pointer));
 }
 
+using SetPointer = cl_int(CL_API_CALL*)(cl_kernel, cl_uint, const void*);
+
+// The measured kernel gets the pointer, too.
+cl_int CL_API_CALL set_usm_pointer(cl_kernel kernel, cl_uint index, const void* pointer) {
+  const auto context =
+      query<cl_context>(next(kernel).clGetKernelInfo, kernel, CL_KERNEL_CONTEXT, nullptr);
+  const auto function = runtime_function<SetPointer>(Entry::clSetKernelArgMemPointerINTEL, context);
+  const cl_int result = function(kernel, index, pointer);
+  guard([&] {
+    if (result != CL_SUCCESS || !recording()) return;
+    const auto measured = find_measured_kernel(kernel);
+    if (measured == nullptr || measured->handle() == nullptr) return;
+    measured->note_pointer(index, pointer, function(measured->handle(), index, pointer));
+  });
+  return result;
+}
+
 // -- cl_khr_command_buffer ------------------------------------------------------------------------
 
 using EnqueueCommandBuffer = cl_int(CL_API_CALL*)(cl_uint, cl_command_queue*, void*, cl_uint,
@@ -192,6 +211,7 @@ const Extension* find_extension(std::string_view name) {
                     (kEnqueued<MemFill, Entry::clEnqueueMemFillINTEL, fill_usm>)),
       PASTA_WRAPPER(clEnqueueMigrateMemINTEL,
                     (kEnqueued<MigrateMem, Entry::clEnqueueMigrateMemINTEL, migrate_usm>)),
+      PASTA_WRAPPER(clSetKernelArgMemPointerINTEL, set_usm_pointer),
       PASTA_WRAPPER(clEnqueueCommandBufferKHR, enqueue_command_buffer),
 #undef PASTA_WRAPPER
   };
@@ -206,6 +226,7 @@ void* hand_out(cl_platform_id platform, const char* name, void* theirs) {
   if (theirs == nullptr || platform == nullptr || !recording()) return theirs;
   const Extension* extension = find_extension(name);
   if (extension == nullptr) return theirs;
+  if (extension->entry == Entry::clSetKernelArgMemPointerINTEL && !measures_memory()) return theirs;
   std::atomic<void*>* kept = function_of(platform, extension->entry, true);
   if (kept == nullptr) return theirs;
   kept->store(theirs);

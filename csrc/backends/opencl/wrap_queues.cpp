@@ -8,6 +8,7 @@
 #include "backends/opencl/dispatch.h"
 #include "backends/opencl/guard.h"
 #include "backends/opencl/harvest.h"
+#include "backends/opencl/memory_results.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/queues.h"
 #include "backends/opencl/wrappers.h"
@@ -77,6 +78,7 @@ cl_int CL_API_CALL release_queue(cl_command_queue queue) {
     row.stream_id = known->id;
     row.end_ns = now_ns();
     emit(row);
+    release_results(*known);
   });
   return result;
 }

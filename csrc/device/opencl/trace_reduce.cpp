@@ -156,7 +156,9 @@ class Reducer {
         }
         uint64_t line_bytes = uint64_t{1} << kLineShift;
         *access.sectors += lines.size();
-        *access.ideal_sectors += ((end - begin) * site.bytes + line_bytes - 1) / line_bytes;
+        // Work-items that share an address need fewer lines than their bytes would fill.
+        const uint64_t filled = ((end - begin) * site.bytes + line_bytes - 1) / line_bytes;
+        *access.ideal_sectors += std::min<uint64_t>(lines.size(), filled);
       }
       begin = end;
     }
