@@ -1,5 +1,4 @@
 // pasta._native: demangling, and the session itself for tests of the writer without an injected library.
-#include <cxxabi.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -8,19 +7,13 @@
 
 #include <pybind11/pybind11.h>
 
+#include "session/demangle.h"
 #include "session/lifetime.h"
 #include "session/session.h"
 
 namespace py = pybind11;
 
 namespace {
-
-std::string demangle(const std::string& mangled) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 ? std::string(text.get()) : mangled;
-}
 
 const pasta::TableInfo& find_table(const std::string& name) {
   for (uint16_t id = 1; id < pasta::kTableIdEnd; ++id) {
@@ -78,7 +71,7 @@ void emit(const std::string& table_name, const py::dict& values) {
 
 PYBIND11_MODULE(_native, module) {
   module.doc() = "Native parts of pasta";
-  module.def("demangle", &demangle, py::arg("name"), "The readable form of a C++ symbol, or the name itself");
+  module.def("demangle", &pasta::demangle, py::arg("name"), "The readable form of a C++ symbol, or the name itself");
   module.def("now_ns", &pasta::now_ns, "The session's clock: CLOCK_MONOTONIC in nanoseconds");
 
   auto session = module.def_submodule(

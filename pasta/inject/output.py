@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from pasta.errors import PastaError
 from pasta.program import program_name
+from pasta.shard_lock import is_live
 
 #: Left to the injected process, where ranks and environments differ.
 _PER_PROCESS = re.compile(r"%(p|r|l|q\{)")
@@ -109,16 +109,7 @@ def wait_for_writers(directory: Path, seconds: float) -> list[str]:
     """
     deadline = time.monotonic() + seconds
     while True:
-        held = [shard.name for shard in sorted(directory.glob("*.pastashard")) if _is_locked(shard)]
+        held = [shard.name for shard in sorted(directory.glob("*.pastashard")) if is_live(shard)]
         if not held or time.monotonic() > deadline:
             return held
         time.sleep(0.05)
-
-
-def _is_locked(path: Path) -> bool:
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False

@@ -6,7 +6,6 @@ time 0 of the trace on ``CLOCK_MONOTONIC``; without it time 0 is the start of th
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from pasta.schema import TABLES, Table, sealed_columns
+from pasta.shard_lock import is_live
 from pasta.trace.attribute import Attribution
 from pasta.trace.frames import conform, empty_frame
 from pasta.trace.layout import RECORDING_JSON, SHARD
@@ -226,16 +226,7 @@ class Recording:
         return _frame(rows, TABLES["loss"])
 
 
-def is_live(path: Path) -> bool:
-    """Return whether the process that writes the shard still runs: it holds a lock on it for its lifetime."""
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:  # a file system without locks
-            return False
-        return False
+
 
 
 def _frame(rows: list[dict[str, Any]], table: Table) -> pl.DataFrame:

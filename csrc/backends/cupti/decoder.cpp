@@ -1,11 +1,11 @@
 #include "backends/cupti/decoder.h"
+#include "session/demangle.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include "backends/cupti/library.h"
@@ -16,13 +16,6 @@ namespace {
 template <class Record>
 const Record& as(const CUpti_Activity& record) {
   return *reinterpret_cast<const Record*>(&record);
-}
-
-std::string demangle(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 ? text.get() : name;
 }
 
 }  // namespace

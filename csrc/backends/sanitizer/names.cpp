@@ -1,23 +1,16 @@
 #include "backends/sanitizer/names.h"
 
-#include <cxxabi.h>
 
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "backends/sanitizer/driver.h"
+#include "session/demangle.h"
 #include "session/session.h"
 
 namespace pasta::sanitizer {
 namespace {
-
-std::string demangle(const std::string& mangled) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 && text != nullptr ? text.get() : mangled;
-}
 
 }  // namespace
 
@@ -26,7 +19,7 @@ const KernelName& Names::kernel(const char* mangled) {
   const auto [at, fresh] = kernels_.try_emplace(mangled == nullptr ? "" : mangled);
   Entry& entry = at->second;
   if (fresh) {
-    entry.readable = demangle(at->first);
+    entry.readable = demangle(at->first.c_str());
     entry.name.readable = entry.readable;
     entry.name.readable_id = intern(entry.readable);
     if (entry.readable != at->first) entry.name.mangled_id = intern(at->first);
