@@ -389,6 +389,7 @@ _TABLES: tuple[Table, ...] = (
             _str("device_type", "cpu, cuda, hip, xpu, ..."),
             _i32("device_index", "id", "framework's device number"),
             _OP,
+            _i64("tensor_id", "id", "this allocation, in its free too; device memory in a memory pass only"),
         ),
     ),
     Table(
@@ -453,6 +454,7 @@ _TABLES: tuple[Table, ...] = (
             _i64("pages_2m", "count", "distinct 2 MiB pages touched"),
             _i64("first_offset", "bytes", "first byte touched, from the object's start"),
             _i64("last_offset", "bytes", "last byte touched"),
+            _i64("tensor_id", "id", "`tensor.tensor_id` of the object's part that they went to; null: no known tensor"),
         ),
     ),
     Table(
@@ -498,6 +500,8 @@ _TABLES: tuple[Table, ...] = (
             _i32("line", "", "line"),
             _str("function", "function, when inlined"),
             _str("text", "instruction text, where known"),
+            _str("symbol", "name of the kernel in the binary"),
+            _str("binary", "binary that holds the kernel, by the hash of its content"),
         ),
         key=("pid", "site_id"),
     ),

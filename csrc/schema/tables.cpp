@@ -211,6 +211,7 @@ constexpr ColumnInfo kTensorColumns[] = {
     {"device_type", ColumnType::str, offsetof(TensorRecord, device_type)},
     {"device_index", ColumnType::i32, offsetof(TensorRecord, device_index)},
     {"op_id", ColumnType::i64, offsetof(TensorRecord, op_id)},
+    {"tensor_id", ColumnType::i64, offsetof(TensorRecord, tensor_id)},
 };
 constexpr ColumnInfo kRangeColumns[] = {
     {"start_ns", ColumnType::i64, offsetof(RangeRecord, start_ns)},
@@ -253,6 +254,7 @@ constexpr ColumnInfo kAccessObjectColumns[] = {
     {"pages_2m", ColumnType::i64, offsetof(AccessObjectRecord, pages_2m)},
     {"first_offset", ColumnType::i64, offsetof(AccessObjectRecord, first_offset)},
     {"last_offset", ColumnType::i64, offsetof(AccessObjectRecord, last_offset)},
+    {"tensor_id", ColumnType::i64, offsetof(AccessObjectRecord, tensor_id)},
 };
 constexpr ColumnInfo kAccessSiteColumns[] = {
     {"launch_id", ColumnType::i64, offsetof(AccessSiteRecord, launch_id)},
@@ -283,6 +285,8 @@ constexpr ColumnInfo kLineColumns[] = {
     {"line", ColumnType::i32, offsetof(LineRecord, line)},
     {"function", ColumnType::str, offsetof(LineRecord, function)},
     {"text", ColumnType::str, offsetof(LineRecord, text)},
+    {"symbol", ColumnType::str, offsetof(LineRecord, symbol)},
+    {"binary", ColumnType::str, offsetof(LineRecord, binary)},
 };
 constexpr ColumnInfo kCollectiveColumns[] = {
     {"start_ns", ColumnType::i64, offsetof(CollectiveRecord, start_ns)},
@@ -341,14 +345,14 @@ constexpr TableInfo kTables[] = {
     {"alloc", 11, sizeof(AllocRecord), 14, kAllocColumns},
     {"uvm", 12, sizeof(UvmRecord), 10, kUvmColumns},
     {"op", 13, sizeof(OpRecord), 10, kOpColumns},
-    {"tensor", 14, sizeof(TensorRecord), 10, kTensorColumns},
+    {"tensor", 14, sizeof(TensorRecord), 11, kTensorColumns},
     {"range", 15, sizeof(RangeRecord), 10, kRangeColumns},
     {"stack", 16, sizeof(StackRecord), 3, kStackColumns},
     {"frame", 17, sizeof(FrameRecord), 5, kFrameColumns},
-    {"access_object", 18, sizeof(AccessObjectRecord), 16, kAccessObjectColumns},
+    {"access_object", 18, sizeof(AccessObjectRecord), 17, kAccessObjectColumns},
     {"access_site", 19, sizeof(AccessSiteRecord), 10, kAccessSiteColumns},
     {"access_block", 20, sizeof(AccessBlockRecord), 7, kAccessBlockColumns},
-    {"line", 21, sizeof(LineRecord), 7, kLineColumns},
+    {"line", 21, sizeof(LineRecord), 9, kLineColumns},
     {"collective", 22, sizeof(CollectiveRecord), 13, kCollectiveColumns},
     {"build", 23, sizeof(BuildRecord), 10, kBuildColumns},
     {"clock", 24, sizeof(ClockRecord), 4, kClockColumns},

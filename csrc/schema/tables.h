@@ -427,6 +427,7 @@ struct TensorRecord {
   StringId device_type = StringId{};  // cpu, cuda, hip, xpu, ...
   int32_t device_index = kNullI32;  // framework's device number [id]
   int64_t op_id = kNullI64;  // row of `op` that was running on the launching thread [id]
+  int64_t tensor_id = kNullI64;  // this allocation, in its free too; device memory in a memory pass only [id]
 };
 
 // annotations
@@ -481,6 +482,7 @@ struct AccessObjectRecord {
   int64_t pages_2m = kNullI64;  // distinct 2 MiB pages touched [count]
   int64_t first_offset = kNullI64;  // first byte touched, from the object's start [bytes]
   int64_t last_offset = kNullI64;  // last byte touched [bytes]
+  int64_t tensor_id = kNullI64;  // `tensor.tensor_id` of the object's part that they went to; null: no known tensor [id]
 };
 
 // device memory accesses of one launch at one instruction
@@ -520,6 +522,8 @@ struct LineRecord {
   int32_t line = kNullI32;  // line
   StringId function = StringId{};  // function, when inlined
   StringId text = StringId{};  // instruction text, where known
+  StringId symbol = StringId{};  // name of the kernel in the binary
+  StringId binary = StringId{};  // binary that holds the kernel, by the hash of its content
 };
 
 // communication operations (NCCL, RCCL)

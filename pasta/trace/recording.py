@@ -18,6 +18,7 @@ import polars as pl
 from pasta.schema import TABLES, Table, sealed_columns
 from pasta.shard_lock import is_live
 from pasta.trace.attribute import Attribution
+from pasta.trace.binaries import Binaries
 from pasta.trace.frames import conform, empty_frame
 from pasta.trace.layout import RECORDING_JSON, SHARD
 from pasta.trace.rows import merge_by_start, merge_identity, shift_times, sort_by_start, sum_losses
@@ -93,15 +94,22 @@ class Recording:
         processes, losses = self._end_processes(root)
         yield "process", self._place(sort_by_start(processes))
         attribution = Attribution(self._rows)
+        binaries = Binaries(self.directory)
+        lines = merge_identity(self._rows("line"), TABLES["line"])
         for table in TABLES.values():
             if table.name in ("process", "loss"):
                 continue
-            if table.key:
+            if table.name == "line":
+                yield table.name, binaries.fill_lines(lines)
+            elif table.key:
                 yield table.name, self._place(sort_by_start(merge_identity(self._rows(table.name), table)))
             else:
                 for frame in self._in_order(table):
-                    yield table.name, self._place(attribution.fill(table.name, frame))
-        losses = pl.concat([losses, self._rows("loss"), self._faults()])
+                    filled = attribution.fill(table.name, frame)
+                    if table.name == "kernel":
+                        filled = binaries.fill_kernels(filled, lines)
+                    yield table.name, self._place(filled)
+        losses = pl.concat([losses, self._rows("loss"), self._faults(), _frame(binaries.losses, TABLES["loss"])])
         yield "loss", self._place(sort_by_start(sum_losses(losses)))
 
     def _rows(self, name: str) -> pl.DataFrame:
@@ -223,6 +231,10 @@ class Recording:
             }
             for pid, fault in faults
         ]
+        told = self.info.get("not_recorded")  # what the launcher knew that it would leave out
+        for row in told if isinstance(told, list) else []:
+            if isinstance(row, dict):
+                rows.append({name: str(row.get(name, "")) for name in ("source", "cause", "remedy")})
         return _frame(rows, TABLES["loss"])
 
 

@@ -1,0 +1,148 @@
+"""Say where measured instructions come from, when a recording is sealed: source lines, registers, instruction text.
+
+The session leaves the binaries of measured kernels beside the shards as ``cubin-HASH``; a row of `line` names its
+binary, the kernel's symbol in it and the offset of the instruction. The sealed trace has the answers and not the
+binaries. Nothing here fails: what cannot be read stays unknown, and is a loss.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pasta.trace.cubin import Cubin, CubinError
+
+_NAME = re.compile(r"cubin-[0-9a-f]{1,40}", re.ASCII)
+_MAX_BYTES = 1 << 30
+#: How long nvdisasm may take for the kernels of one binary.
+_DISASSEMBLY_SECONDS = 30.0
+_INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(\S.*?)\s*;")
+
+
+class Binaries:
+    """The binaries in the directory of a recording; ``losses`` are rows of `loss` for those that cannot be read."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._cubins: dict[str, Cubin | None] = {}
+        self.losses: list[dict[str, Any]] = []
+
+    def fill_lines(self, lines: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of `line` with `file`, `line`, `function` and `text` where their binary tells and they are null.
+
+        Where the binary has no line for it, only `text` is filled, and only where nvdisasm is installed.
+        """
+        open_ = pl.col("file").is_null() & pl.col("binary").is_not_null() & pl.col("symbol").is_not_null()
+        wanted = lines.filter(open_ & pl.col("pc").is_not_null()).select("pid", "site_id", "binary", "symbol", "pc")
+        if wanted.is_empty():
+            return lines
+        found = []
+        for (binary,), rows in wanted.group_by("binary", maintain_order=True):
+            cubin = self._cubin(str(binary))
+            if cubin is None:
+                continue
+            texts = disassemble(self._directory / str(binary), cubin, rows["symbol"].unique(maintain_order=True))
+            for pid, site_id, _, symbol, pc in rows.iter_rows():
+                place = cubin.place(symbol, pc)
+                where = (None, None, None) if place is None else (place.file, place.line, _readable(place.function))
+                found.append((pid, site_id, *where, texts.get((symbol, pc))))
+        schema = {name: lines.schema[name] for name in ("pid", "site_id", "file", "line", "function", "text")}
+        answers = pl.DataFrame(found, schema, orient="row")
+        filled = lines.join(answers, on=["pid", "site_id"], how="left", maintain_order="left", suffix="_found")
+        return _coalesce(filled, ("file", "line", "function", "text")).select(lines.columns)
+
+    def fill_kernels(self, kernels: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of `kernel` with `registers`, `static_shared_bytes` and `local_bytes` of the measured ones.
+
+        ``lines`` are rows of `line`. A name that several binaries of the process compile differently stays unknown.
+        """
+        known = lines.select("pid", "binary", "symbol").drop_nulls().unique(maintain_order=True)
+        found = []
+        for pid, binary, symbol in known.iter_rows():
+            cubin = self._cubin(binary)
+            function = None if cubin is None else cubin.functions.get(symbol)
+            if function is not None:
+                found.append((pid, symbol, function.registers, function.shared_bytes, function.local_bytes))
+        if not found:
+            return kernels
+        names = ("registers", "static_shared_bytes", "local_bytes")
+        columns = ["pid", "_symbol", *names]
+        schema = pl.Schema({"_symbol": pl.String(), **kernels.schema})
+        facts = pl.DataFrame(found, {name: schema[name] for name in columns}, orient="row")
+        facts = facts.unique().unique(["pid", "_symbol"], keep="none")
+        joined = kernels.with_columns(pl.coalesce("mangled", "name").alias("_symbol")).join(
+            facts, on=["pid", "_symbol"], how="left", maintain_order="left", suffix="_found"
+        )
+        return _coalesce(joined, names).select(kernels.columns)
+
+    def _cubin(self, name: str) -> Cubin | None:
+        if name not in self._cubins:
+            try:
+                self._cubins[name] = self._read(name)
+            except (CubinError, OSError) as error:
+                self._cubins[name] = None
+                why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+                self.losses.append(
+                    {"source": "seal", "table": "line", "cause": f"the binary of a kernel cannot be read: {why}"}
+                )
+        return self._cubins[name]
+
+    def _read(self, name: str) -> Cubin:
+        path = self._directory / name
+        if not _NAME.fullmatch(name) or path.is_symlink():
+            raise CubinError("its name is none of ours")
+        if path.stat().st_size > _MAX_BYTES:
+            raise CubinError("it is too large")
+        return Cubin(path.read_bytes())
+
+
+def disassemble(path: Path, cubin: Cubin, symbols: Iterable[str]) -> dict[tuple[str, int], str]:
+    """Return the instructions of functions of the cubin in ``path``, by symbol and offset; none without nvdisasm."""
+    program = _nvdisasm()
+    if program is None:
+        return {}
+    texts: dict[tuple[str, int], str] = {}
+    for symbol in symbols:
+        function = cubin.functions.get(symbol)
+        if function is None:
+            continue
+        command = [program, "-c", "-fun", str(function.index), str(path)]
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=_DISASSEMBLY_SECONDS)
+        except (OSError, subprocess.SubprocessError, UnicodeError):
+            break
+        for match in map(_INSTRUCTION.match, result.stdout.splitlines()):
+            if match:
+                texts[symbol, int(match[1], 16)] = re.sub(r"\s+", " ", match[2])
+    return texts
+
+
+@cache
+def _nvdisasm() -> str | None:
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    folders = [os.environ.get("PATH", os.defpath), *(f"{home}/bin" for home in homes if home)]
+    return shutil.which("nvdisasm", path=os.pathsep.join(folders))
+
+
+def _coalesce(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    return frame.with_columns(pl.coalesce(name, f"{name}_found").alias(name) for name in names)
+
+
+@cache
+def _readable(symbol: str | None) -> str | None:
+    if symbol is None:
+        return None
+    try:
+        native = importlib.import_module("pasta._native")
+    except ImportError:  # reading traces needs no native part
+        return symbol
+    return str(native.demangle(symbol))
