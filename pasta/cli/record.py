@@ -155,6 +155,13 @@ def command(
             help="Record N launches, then no more.",
         ),
     ] = None,
+    cuda_graph_trace: Annotated[
+        str | None,
+        _option(
+            "--cuda-graph-trace", env="PASTA_CUDA_GRAPH_TRACE", panel=_SELECTING, metavar="LEVEL",
+            help="What is recorded of a CUDA graph's launch: node, each of its kernels (default); graph, one row.",
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         _option("--device", env="PASTA_DEVICE", help="cpu: show the program the CPU OpenCL device of the cpu extra."),
@@ -222,7 +229,7 @@ def command(
         output=output, force=force_overwrite, trace=trace, capture_range=capture_range, range_name=range_name,
         capture_range_end=capture_range_end, delay=delay, duration=duration, kernels=kernels,
         launch_skip=launch_skip, launch_count=launch_count, buffer_size=buffer_size, max_size=max_size,
-        ranks=ranks, rank_env=rank_env, torch_modules=torch_modules,
+        ranks=ranks, rank_env=rank_env, torch_modules=torch_modules, cuda_graph_trace=cuda_graph_trace,
         memory=memory, sample=sample, memory_buffer=memory_buffer,
     )  # fmt: skip
     if device not in (None, "cpu"):

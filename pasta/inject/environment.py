@@ -24,12 +24,16 @@ _INJECTIONS = {
 }
 
 
+_OPENED_BY = {"CUDA_INJECTION64_PATH": "CUDA", "NVTX_INJECTION64_PATH": "NVTX"}
+
+
 @dataclass
 class TargetEnvironment:
-    """Variables to set for the target, and lines to tell the user about them."""
+    """Variables to set for the target, lines to tell the user about them, and rows of `loss`: what they leave out."""
 
     variables: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    losses: list[dict[str, str]] = field(default_factory=list)
 
 
 def record_environment(
@@ -86,7 +90,9 @@ def _open_cuda(library: str, environment: Mapping[str, str], target: TargetEnvir
         if entry + b"\0" not in symbols:
             continue
         if theirs and theirs != library:
-            target.notes.append(f"{name} is already set to {theirs}: that tool keeps it, pasta does without")
+            cause = f"{name} is already set to {theirs}: that tool keeps it, pasta does without"
+            target.losses.append({"source": _OPENED_BY[name], "cause": cause, "remedy": f"unset {name}"})
+            target.notes.append(f"{cause}; unset it to record {_OPENED_BY[name]}")
         else:
             target.variables[name] = library
 

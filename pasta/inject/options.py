@@ -72,6 +72,7 @@ class RecordOptions:
     kernels: str | None = None
     launch_skip: int | None = None
     launch_count: int | None = None
+    cuda_graph_trace: str | None = None
     buffer_size: str | None = None
     max_size: str | None = None
     ranks: str | None = None
@@ -103,6 +104,8 @@ class RecordOptions:
             raise PastaError(
                 f"--capture-range={self.capture_range} is unknown", "it takes none, range or cudaProfilerApi"
             )
+        if self.cuda_graph_trace not in (None, "node", "graph"):
+            raise PastaError(f"--cuda-graph-trace={self.cuda_graph_trace} is unknown", "it takes node or graph")
         if self.range_name is not None and self.capture_range in (None, "none"):
             raise PastaError("--range needs to know when to look for it", "add --capture-range=range")
 
@@ -120,6 +123,7 @@ class RecordOptions:
             "PASTA_KERNELS": self.kernels,
             "PASTA_LAUNCH_SKIP": self.launch_skip,
             "PASTA_LAUNCH_COUNT": self.launch_count,
+            "PASTA_CUDA_GRAPH_TRACE": self.cuda_graph_trace,
             "PASTA_BUFFER_SIZE": self.buffer_size,
             "PASTA_MAX_SIZE": self.max_size,
             "PASTA_RANKS": self.ranks,

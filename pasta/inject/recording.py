@@ -75,7 +75,7 @@ class Recording:
                 self._options, {**os.environ, **self._added}, self._command, self._device, registry
             )
             variables = {**self._added, **target.variables}
-            self._record = self._describe(variables)
+            self._record = {**self._describe(variables), "not_recorded": target.losses}
             pattern = expand_early(self._options.output) if self._options.output else ""
             if pattern:  # refuse before anything starts
                 self._claim(pattern, variables)
@@ -126,10 +126,13 @@ class Recording:
         root = RootStatus(ended.pid, exit_status=ended.status, exit_signal=ended.signal)
 
         directories = noted_outputs(registry)
+        if not directories:
+            recorded.notes.append(
+                "no process touched an accelerator or a framework: nothing was recorded;"
+                " pasta doctor tells what this machine has"
+            )
         if self._claimed is not None and self._claimed not in directories:
             directories.append(self._claimed)
-        if not directories:
-            recorded.notes.append("no process touched an accelerator or a framework: nothing was recorded")
         for directory in directories:
             write_record(directory, self._record)
             if ended.gave_up:

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -42,7 +43,7 @@ namespace {
 // recorded whenever it ends.
 constexpr CUpti_ActivityKind kGated[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-    CUPTI_ACTIVITY_KIND_MEMSET};
+    CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_GRAPH_TRACE};
 // Identity, and where memory is, whenever recording.
 constexpr CUpti_ActivityKind kAlways[] = {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT,
                                           CUPTI_ACTIVITY_KIND_STREAM, CUPTI_ACTIVITY_KIND_MEMORY2};
@@ -51,13 +52,23 @@ constexpr uint32_t kFlushPeriodMs = 250;
 
 TableId table_of(CUpti_ActivityKind kind) {
   switch (kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return TableId::kernel;
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: return TableId::kernel;
     case CUPTI_ACTIVITY_KIND_MEMCPY:
     case CUPTI_ACTIVITY_KIND_MEMCPY2: return TableId::memcpy;
     case CUPTI_ACTIVITY_KIND_MEMSET: return TableId::memset;
     case CUPTI_ACTIVITY_KIND_MEMORY2: return TableId::alloc;
     default: return TableId::process;
   }
+}
+
+// --cuda-graph-trace=graph. Enabling these records ends those of graph nodes.
+bool whole_graphs() {
+  static const bool whole = [] {
+    const char* const level = std::getenv("PASTA_CUDA_GRAPH_TRACE");
+    return level != nullptr && std::string_view(level) == "graph";
+  }();
+  return whole;
 }
 
 const Backend kBackend = {
@@ -75,16 +86,18 @@ Collector& Collector::instance() {
   return *collector;
 }
 
-void Collector::fail(const std::string& why, const char* remedy) {
-  report_loss("cupti", "", kNullI64, why, remedy);
-  std::fprintf(stderr, "pasta: CUDA is not recorded: %s; %s\n", why.c_str(), remedy);
+void Collector::fail(const char* table, const std::string& why, const char* remedy) {
+  report_loss("cupti", table, kNullI64, why, remedy);
+  if (told_.exchange(true)) return;
+  const char* what = *table == '\0' ? "CUDA" : table;
+  std::fprintf(stderr, "pasta: %s is not recorded: %s; %s\n", what, why.c_str(), remedy);
 }
 
 bool Collector::start() {
   if (active() || !ensure_session()) return active();
   const Library& cupti = library();
   if (!cupti.error.empty()) {
-    fail(cupti.error, "install it (pip install nvidia-cuda-cupti) or set PASTA_CUPTI_PATH");
+    fail("", cupti.error, "install it (pip install nvidia-cuda-cupti) or set PASTA_CUPTI_PATH");
     return false;
   }
   buffers_ = std::make_unique<ActivityBuffers>(buffer_bytes());
@@ -93,9 +106,7 @@ bool Collector::start() {
     result = cupti.call.cuptiActivityRegisterCallbacks(BufferCallbacks::requested, BufferCallbacks::completed);
   }
   if (result != CUPTI_SUCCESS) {
-    const bool taken = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-    fail(taken ? "another tool uses CUPTI in this process" : "CUPTI: " + describe(result),
-         taken ? "run one profiler at a time" : "pasta doctor checks the driver");
+    fail("", describe(result), remedy(result));
     return false;
   }
   cupti.call.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
@@ -113,7 +124,7 @@ bool Collector::start() {
     std::thread([this] { run_decoder(); }).detach();
   } catch (const std::system_error& error) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    fail(std::string("cannot start a thread: ") + error.what(), "raise the limit of threads");
+    fail("", std::string("cannot start a thread: ") + error.what(), "raise the limit of threads");
     return false;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -135,8 +146,7 @@ void Collector::enable(CUpti_ActivityKind kind, bool on) {
   const auto call = on ? library().call.cuptiActivityEnable : library().call.cuptiActivityDisable;
   const CUptiResult result = call(kind);
   if (result != CUPTI_SUCCESS && on) {
-    const TableInfo* table = table_info(static_cast<uint16_t>(table_of(kind)));
-    report_loss("cupti", table->name, kNullI64, "CUPTI: " + describe(result), "pasta doctor checks the driver");
+    fail(table_info(static_cast<uint16_t>(table_of(kind)))->name, describe(result), remedy(result));
   }
 }
 
@@ -178,7 +188,9 @@ bool Collector::is_ours(CUpti_ActivityKind kind, CUpti_CallbackId id) {
 
 void Collector::set_collecting(bool on) {
   if (!active()) return;
-  for (const CUpti_ActivityKind kind : kGated) enable(kind, on);
+  for (const CUpti_ActivityKind kind : kGated) {
+    if (kind != CUPTI_ACTIVITY_KIND_GRAPH_TRACE || whole_graphs()) enable(kind, on);
+  }
   enable_calls(on);
 }
 
@@ -250,7 +262,7 @@ void Collector::enable_unified_memory(uint32_t device) {
   if (unified_memory_on_) return;
   const CUptiResult result = call.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER);
   unified_memory_on_ = result == CUPTI_SUCCESS;
-  if (!unified_memory_on_) report_loss("cupti", "uvm", kNullI64, "CUPTI: " + describe(result));
+  if (!unified_memory_on_) report_loss("cupti", "uvm", kNullI64, describe(result), remedy(result));
 }
 
 ClockReading Collector::read_clock() {

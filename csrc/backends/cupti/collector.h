@@ -53,9 +53,11 @@ class Collector {
   ClockReading read_clock();
   void enable_unified_memory(uint32_t device);
   void run_decoder();
-  void fail(const std::string& why, const char* remedy);
+  // Tells it once on stderr, and always in `loss`; `table` is empty when it is all of CUDA.
+  void fail(const char* table, const std::string& why, const char* remedy);
 
   std::atomic<bool> active_{false};
+  std::atomic<bool> told_{false};
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::unique_ptr<ActivityBuffers> buffers_;
   Decoder decoder_;

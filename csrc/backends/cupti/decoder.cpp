@@ -37,6 +37,7 @@ void Decoder::decode(const CUpti_Activity& record, const ClockMap& clock) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: decode_kernel(as<CUpti_ActivityKernel9>(record), clock); break;
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: decode_graph(as<CUpti_ActivityGraphTrace>(record), clock); break;
     case CUPTI_ACTIVITY_KIND_MEMCPY: emit(to_memcpy(as<CUpti_ActivityMemcpy5>(record), clock)); break;
     case CUPTI_ACTIVITY_KIND_MEMCPY2: emit(to_memcpy(as<CUpti_ActivityMemcpyPtoP4>(record), clock)); break;
     case CUPTI_ACTIVITY_KIND_MEMSET: emit(to_memset(as<CUpti_ActivityMemset4>(record), clock)); break;
@@ -89,6 +90,15 @@ void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, const ClockMap&
   collective.correlation_id = row.correlation_id;
   collective.kind = intern(name.collective);
   emit(collective);
+}
+
+void Decoder::decode_graph(const CUpti_ActivityGraphTrace& record, const ClockMap& clock) {
+  const std::string name = "CUDA graph " + std::to_string(record.graphId);
+  if (!select_launch(name)) return;
+  KernelRecord row = to_kernel(record, clock);
+  row.launch_id = next_id();
+  row.name = intern(name);
+  emit(row);
 }
 
 void Decoder::decode_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock) {

@@ -38,6 +38,7 @@ class Decoder {
 
   void decode(const CUpti_Activity& record, const ClockMap& clock);
   void decode_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock);
+  void decode_graph(const CUpti_ActivityGraphTrace& record, const ClockMap& clock);
   void decode_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock);
   void decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock);
   void decode_device(const CUpti_ActivityDevice4& record);

@@ -79,6 +79,21 @@ Library load() {
   return library;
 }
 
+// " (CUPTI of CUDA 13.0, driver for CUDA 12.2)": most failures are of a pair that does not match.
+std::string versions() {
+  const auto number = [](int version, int major) {  // 13000 and 130000 are 13.0, 12020 is 12.2
+    return std::to_string(version / major) + "." + std::to_string(version % major / (major / 100));
+  };
+  using GetVersion = int (*)(int*);
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  const auto get_version =
+      driver == nullptr ? nullptr : reinterpret_cast<GetVersion>(dlsym(driver, "cuDriverGetVersion"));
+  int of_driver = 0;
+  const auto of_cupti = static_cast<int>(library().version);
+  if (get_version == nullptr || get_version(&of_driver) != 0 || of_cupti < 100'000) return {};
+  return " (CUPTI of CUDA " + number(of_cupti, 10'000) + ", driver for CUDA " + number(of_driver, 1000) + ")";
+}
+
 }  // namespace
 
 const Library& library() {
@@ -87,9 +102,24 @@ const Library& library() {
 }
 
 std::string describe(CUptiResult result) {
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return "another tool uses CUPTI in this process";
   const char* text = nullptr;
   if (library().call.cuptiGetResultString != nullptr) library().call.cuptiGetResultString(result, &text);
-  return text == nullptr ? "error " + std::to_string(static_cast<int>(result)) : text;
+  return (text == nullptr ? "CUPTI error " + std::to_string(static_cast<int>(result)) : text) + versions();
+}
+
+const char* remedy(CUptiResult result) {
+  switch (result) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return "run one profiler at a time";
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+      return "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0";
+    case CUPTI_ERROR_NOT_COMPATIBLE:
+    case CUPTI_ERROR_NOT_INITIALIZED:
+    case CUPTI_ERROR_NOT_SUPPORTED:
+      return "update the driver, or set PASTA_CUPTI_PATH to the CUPTI of the driver's CUDA version";
+    default: return "pasta doctor checks the driver";
+  }
 }
 
 }  // namespace pasta::cupti

@@ -27,7 +27,8 @@ struct Library {
 // colon list that the launcher makes from the wheels of the target's Python), the toolkit and the loader's path.
 const Library& library();
 
-// The text of a CUPTI error.
+// The text of a CUPTI error, and what a user does about it.
 std::string describe(CUptiResult result);
+const char* remedy(CUptiResult result);
 
 }  // namespace pasta::cupti

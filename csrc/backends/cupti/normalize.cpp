@@ -50,14 +50,20 @@ void place(Row& row, const Record& record, const ClockMap& clock) {
   row.context_id = id(record.contextId);
   row.stream_id = id(record.streamId);
   row.correlation_id = correlation(record.correlationId);
-  row.graph_node_id = graph_id(record.graphNodeId);
   row.graph_id = graph_id(record.graphId);
+}
+
+// The same for what may be a node of a graph.
+template <class Row, class Record>
+void place_node(Row& row, const Record& record, const ClockMap& clock) {
+  place(row, record, clock);
+  row.graph_node_id = graph_id(record.graphNodeId);
 }
 
 template <class Record>
 MemcpyRecord copy(const Record& record, const ClockMap& clock) {
   MemcpyRecord row;
-  place(row, record, clock);
+  place_node(row, record, clock);
   row.kind = to_copy_kind(record.copyKind);
   row.bytes = static_cast<int64_t>(record.bytes);
   row.src_kind = to_memory_kind(record.srcKind);
@@ -104,7 +110,7 @@ MemoryKind to_memory_kind(uint32_t kind) {
 
 KernelRecord to_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock) {
   KernelRecord row;
-  place(row, record, clock);
+  place_node(row, record, clock);
   row.queued_ns = clock.place(record.queued);
   row.submitted_ns = clock.place(record.submitted);
   row.grid_x = record.gridX;
@@ -122,6 +128,12 @@ KernelRecord to_kernel(const CUpti_ActivityKernel9& record, const ClockMap& cloc
   row.static_shared_bytes = record.staticSharedMemory;
   row.dynamic_shared_bytes = record.dynamicSharedMemory;
   row.local_bytes = record.localMemoryPerThread;
+  return row;
+}
+
+KernelRecord to_kernel(const CUpti_ActivityGraphTrace& record, const ClockMap& clock) {
+  KernelRecord row;
+  place(row, record, clock);
   return row;
 }
 
@@ -143,7 +155,7 @@ MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, const ClockMap& 
 
 MemsetRecord to_memset(const CUpti_ActivityMemset4& record, const ClockMap& clock) {
   MemsetRecord row;
-  place(row, record, clock);
+  place_node(row, record, clock);
   row.bytes = static_cast<int64_t>(record.bytes);
   row.value = record.value;
   row.memory_kind = to_memory_kind(record.memoryKind);

@@ -29,6 +29,7 @@ struct ClockMap {
 
 // The text columns (name, mangled) are left to the caller: they need the session's string table.
 KernelRecord to_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock);
+KernelRecord to_kernel(const CUpti_ActivityGraphTrace& record, const ClockMap& clock);  // a whole graph
 MemcpyRecord to_memcpy(const CUpti_ActivityMemcpy5& record, const ClockMap& clock);
 MemcpyRecord to_memcpy(const CUpti_ActivityMemcpyPtoP4& record, const ClockMap& clock);
 MemsetRecord to_memset(const CUpti_ActivityMemset4& record, const ClockMap& clock);

@@ -23,10 +23,12 @@ class Graphs(Tool):
         runs = work.group_by(*_KEYS, "correlation_id").agg(
             (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("duration_ns")
         )
+        # --cuda-graph-trace=graph records one row a launch, which is no node: what is in the graph is unknown.
+        by_node = pl.col("graph_node_id").is_not_null().any()
         sizes = work.group_by(_KEYS).agg(
-            pl.col("graph_node_id").n_unique().cast(pl.Int64).alias("nodes"),
-            (pl.col("table") == "kernel").sum().cast(pl.Int64).alias("kernels"),
-            (pl.col("table") != "kernel").sum().cast(pl.Int64).alias("copies"),
+            pl.when(by_node).then(pl.col("graph_node_id").drop_nulls().n_unique()).cast(pl.Int64).alias("nodes"),
+            pl.when(by_node).then((pl.col("table") == "kernel").sum()).cast(pl.Int64).alias("kernels"),
+            pl.when(by_node).then((pl.col("table") != "kernel").sum()).cast(pl.Int64).alias("copies"),
             (pl.col("end_ns") - pl.col("start_ns")).sum().alias("device_ns"),
         )
         histogram = callstats.histogram(runs, _KEYS)

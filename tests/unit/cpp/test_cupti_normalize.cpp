@@ -71,6 +71,17 @@ void test_kernel_without_graph_or_cluster() {
   CHECK(row.start_ns == kNullI64);
 }
 
+void test_whole_graph() {
+  auto record = zeroed<CUpti_ActivityGraphTrace>();
+  record.start = 5000;
+  record.end = 7500;
+  record.deviceId = 1, record.contextId = 2, record.streamId = 13, record.correlationId = 99, record.graphId = 5;
+  const KernelRecord row = to_kernel(record, kClock);
+  CHECK(row.start_ns == 4000 && row.end_ns == 6500);
+  CHECK(row.device_id == 1 && row.context_id == 2 && row.stream_id == 13 && row.correlation_id == 99);
+  CHECK(row.graph_id == 5 && row.graph_node_id == kNullI64 && row.grid_x == kNullI32);
+}
+
 #if CUPTI_API_VERSION >= 130500
 // A newer library's record begins with the older one: the fields that are read lie where they lay.
 #define SAME(newer, older, field) static_assert(offsetof(newer, field) == offsetof(older, field))
@@ -82,6 +93,7 @@ SAME(CUpti_ActivityMemset5, CUpti_ActivityMemset4, graphId);
 SAME(CUpti_ActivityMemory4, CUpti_ActivityMemory3, memoryPoolConfig);
 SAME(CUpti_ActivityUnifiedMemoryCounter3, CUpti_ActivityUnifiedMemoryCounter2, flags);
 SAME(CUpti_ActivityDevice6, CUpti_ActivityDevice4, name);
+SAME(CUpti_ActivityGraphTrace2, CUpti_ActivityGraphTrace, streamId);
 SAME(CUpti_ActivityContext4, CUpti_ActivityContext, computeApiKind);
 #endif
 
@@ -190,6 +202,7 @@ int main() {
   test_clock();
   test_kernel();
   test_kernel_without_graph_or_cluster();
+  test_whole_graph();
   test_copies();
   test_memory();
   test_unified_memory();

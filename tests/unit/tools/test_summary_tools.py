@@ -125,6 +125,20 @@ def test_graphs_add_the_work_of_one_launch() -> None:
     """)
 
 
+def test_graphs_recorded_as_a_whole_have_no_known_nodes() -> None:
+    launches = [
+        {"name": "CUDA graph 5", "graph_id": 5, "correlation_id": i, "start_ns": t, "end_ns": t + 15 * US}
+        for i, t in ((1, 0), (2, 100 * US))
+    ]
+    fields = ("graph", "calls", "nodes", "kernels", "copies", "device_ns", "mean_ns")
+    assert shown(result_of("graphs", trace_of(kernel=launches)), *fields) == table("""
+        Graphs
+          graph  launches  nodes  kernels  copies and fills  device µs  mean µs
+              5         2      -        -                 -      30.00    15.00
+          a run lasts from the start of its first node to the end of its last
+    """)
+
+
 def test_events_are_in_the_order_of_time() -> None:
     trace = trace_of(
         kernel=[{"name": "late", "start_ns": 30 * US, "end_ns": 40 * US, "device_id": 0}],

@@ -1,0 +1,44 @@
+/* program [launches N] [copies N] [graphs N]: N launches of 4096 x 256, N copies of 4096 bytes up, N graph launches; always
+   one buffer of 1 MiB, one fill of 512 bytes and one synchronisation. Errors are the program's own: told and exit 1. */
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(call)                                             \
+  do {                                                          \
+    const CUresult error = (call);                              \
+    if (error != CUDA_SUCCESS) {                                \
+      fprintf(stderr, "program: %s failed: %d\n", #call, error); \
+      return 1;                                                 \
+    }                                                           \
+  } while (0)
+
+static int count(int argc, char** argv, const char* name) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (strcmp(argv[i], name) == 0) return atoi(argv[i + 1]);
+  }
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  static const char host[4096];
+  CUdevice device;
+  CUcontext context;
+  CUdeviceptr memory;
+  CHECK(cuInit(0));
+  CHECK(cuDeviceGet(&device, 0));
+  CHECK(cuCtxCreate(&context, NULL, 0, device));
+  CHECK(cuMemAlloc(&memory, 1 << 20));
+  CHECK(cuMemsetD8(memory, 7, 512));
+  for (int i = 0; i < count(argc, argv, "copies"); ++i) CHECK(cuMemcpyHtoD(memory, host, sizeof(host)));
+  for (int i = 0; i < count(argc, argv, "launches"); ++i) {
+    CHECK(cuCtxGetDevice(&device)); /* what nobody wants to see */
+    CHECK(cuLaunchKernel(NULL, 4096, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
+  }
+  for (int i = 0; i < count(argc, argv, "graphs"); ++i) CHECK(cuGraphLaunch(NULL, NULL));
+  CHECK(cuCtxSynchronize());
+  CHECK(cuMemFree(memory));
+  printf("done\n");
+  return 3;
+}

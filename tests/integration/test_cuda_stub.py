@@ -1,0 +1,95 @@
+"""The whole CUDA path without a GPU: programs on a stub of the driver and CUPTI, whose records have known numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cuda_stub_run import SOURCES, Stub, build_stub, rows
+
+NODES = 4  # of the stub's graph
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Stub:
+    return build_stub(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture(scope="module")
+def program(stub: Stub) -> Path:
+    return stub.build(SOURCES / "program.c")
+
+
+# 20,000 kernels are 3 MB of records: more than the 1 MiB of a buffer.
+@pytest.mark.parametrize(("launches", "copies"), [(0, 0), (1, 2), (20_000, 100)])
+def test_every_launch_and_copy_is_a_row(
+    stub: Stub, program: Path, tmp_path: Path, launches: int, copies: int
+) -> None:
+    output = tmp_path / "t.pasta"
+    result = stub.record([program, "launches", str(launches), "copies", str(copies)], output)
+    assert (result.returncode, result.stdout) == (3, "done\n"), result.stderr
+    kernel, memcpy, api = rows(output, "kernel"), rows(output, "memcpy"), rows(output, "api")
+    assert (kernel.height, memcpy.height) == (launches, copies)
+    if launches:
+        shape = kernel.select("name", "mangled", "grid_x", "grid_y", "block_x", "stream_id").unique().rows()
+        assert shape == [("add(float const*, float const*, float*, int)", "_Z3addPKfS0_Pfi", 4096, 1, 256, 7)]
+    assert memcpy["bytes"].sum() == copies * 4096
+    assert set(memcpy["kind"]) <= {"h2d"}
+    assert rows(output, "memset").select("bytes", "value").rows() == [(512, 7)]
+    # One object, freed with the size that it was made with.
+    alloc = rows(output, "alloc")
+    assert alloc.select("action", "bytes").rows() == [("alloc", 1 << 20), ("free", 1 << 20)]
+    assert alloc["object_id"].n_unique() == 1
+    # The calls that launch, move, create and wait; cuCtxGetDevice before every launch is not among them.
+    expected = {"cuMemAlloc_v2": 1, "cuMemsetD8_v2": 1, "cuCtxSynchronize": 1, "cuMemFree_v2": 1,
+                "cuMemcpyHtoD_v2": copies, "cuLaunchKernel": launches}  # fmt: skip
+    assert dict(api.group_by("name").len().rows()) == {name: n for name, n in expected.items() if n}
+    assert rows(output, "sync")["kind"].to_list() == ["context"]
+    assert rows(output, "loss").height == 0
+    assert rows(output, "device")["name"].to_list() == ["Stub GPU"]
+
+
+def test_work_is_on_the_sessions_clock_and_on_the_thread_that_launched_it(
+    stub: Stub, program: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "t.pasta"
+    stub.record([program, "launches", "50"], output)
+    kernel, process = rows(output, "kernel"), rows(output, "process")
+    launches = rows(output, "api").filter(name="cuLaunchKernel")
+    joined = kernel.join(launches, on="correlation_id", suffix="_api")
+    assert joined.height == 50
+    # The stub's work begins during its call, on a clock of its own that counts from 1970.
+    assert joined.filter(joined["start_ns"] < joined["start_ns_api"]).height == 0
+    assert joined.filter(joined["start_ns"] > joined["end_ns_api"]).height == 0
+    assert kernel["start_ns"].min() >= process["start_ns"][0]  # type: ignore[operator]
+    assert kernel["end_ns"].max() <= process["end_ns"][0]  # type: ignore[operator]
+    assert kernel["thread_id"].to_list() == process["pid"].to_list() * 50  # the main thread
+
+
+def test_graphs_by_node_and_as_a_whole(stub: Stub, program: Path, tmp_path: Path) -> None:
+    stub.record([program, "graphs", "10"], tmp_path / "node.pasta")
+    node = rows(tmp_path / "node.pasta", "kernel")
+    assert (node.height, node["graph_node_id"].n_unique(), node["correlation_id"].n_unique()) == (10 * NODES, NODES, 10)
+    stub.record([program, "graphs", "10", "launches", "3"], tmp_path / "graph.pasta", "--cuda-graph-trace=graph")
+    kernel = rows(tmp_path / "graph.pasta", "kernel")
+    whole = kernel.filter(graph_id=5)
+    assert whole.select("name", "graph_node_id", "grid_x").unique().rows() == [("CUDA graph 5", None, None)]
+    assert (whole.height, kernel.height) == (10, 13)
+    assert whole["thread_id"].null_count() == 0
+
+
+def test_selection(stub: Stub, program: Path, tmp_path: Path) -> None:
+    output = tmp_path / "t.pasta"
+    options = ("-t", "kernel", "--launch-skip", "10", "--launch-count", "5")
+    stub.record([program, "launches", "100", "copies", "9"], output, *options)
+    assert rows(output, "kernel").height == 5
+    assert (rows(output, "memcpy").height, rows(output, "api").height) == (0, 0)
+
+
+def test_what_cupti_dropped_is_a_loss(stub: Stub, program: Path, tmp_path: Path) -> None:
+    output = tmp_path / "t.pasta"
+    result = stub.record([program, "launches", "10"], output, STUB_DROPPED="7")
+    assert result.returncode == 3
+    loss = rows(output, "loss").row(0, named=True)
+    assert (loss["source"], loss["records"], loss["cause"]) == ("cupti", 7, "CUPTI had no free activity buffer")
+    assert "--buffer-size" in loss["remedy"]
