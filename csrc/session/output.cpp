@@ -117,6 +117,24 @@ std::string expand_output(std::string_view pattern, const Identity& identity, in
   return out;
 }
 
+bool write_whole(const std::string& path, const void* data, size_t bytes) {
+  if (::access(path.c_str(), F_OK) == 0) return true;
+  const std::string mine = path + "." + std::to_string(::getpid());
+  const int fd = ::open(mine.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return false;
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = ::write(fd, static_cast<const char*>(data) + done, bytes - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  ::close(fd);
+  const bool whole = done == bytes && ::rename(mine.c_str(), path.c_str()) == 0;
+  if (!whole) ::unlink(mine.c_str());
+  return whole;
+}
+
 OpenedOutput open_output(const Options& options, const Identity& identity, ShardFile& shard) {
   OpenedOutput opened;
   const int32_t pid = ::getpid();

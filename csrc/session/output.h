@@ -24,4 +24,7 @@ struct OpenedOutput {
 // left there, creates the shard and notes the directory in the registry.
 OpenedOutput open_output(const Options& options, const Identity& identity, ShardFile& shard);
 
+// Writes a file that is there whole or not at all. True when it is there, whoever wrote it.
+bool write_whole(const std::string& path, const void* data, size_t bytes);
+
 }  // namespace pasta

@@ -121,6 +121,7 @@ bool start(State& state) {
   if (state.started.load()) return state.start_error.empty();
   OpenedOutput output = open_output(state.options, state.identity, state.writer.shard());
   state.start_error = output.error;
+  state.directory = output.directory;
   if (output.error.empty()) {
     // Ids of an earlier image of this pid end well below.
     state.ids.fetch_add(output.generation << 40);
@@ -266,6 +267,11 @@ StringTable::Entry intern_entry(ThreadState& thread, std::string_view text) {
 StringId intern(std::string_view text) {
   ThreadState* thread = this_thread();
   return thread == nullptr ? StringId{} : intern_entry(*thread, text).id;
+}
+
+bool write_beside(std::string_view name, const void* data, size_t bytes) {
+  if (!ensure_session()) return false;
+  return write_whole(current_state()->directory + "/" + std::string(name), data, bytes);
 }
 
 void report_loss(std::string_view source, std::string_view table, int64_t records, std::string_view cause,

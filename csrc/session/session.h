@@ -61,6 +61,10 @@ void emit(const Record& record) {
 StringId intern(std::string_view text);
 inline constexpr size_t kMaxStringBytes = 1 << 20;
 
+// Writes a file beside the shards, for whoever seals them: whole, or not at all (false). One of that name stays as it
+// is. Unlike everything else here this waits for the disk.
+bool write_beside(std::string_view name, const void* data, size_t bytes);
+
 // Reports that something was not recorded. `records` may be kNullI64 (unknown). Rows that are equal in
 // source, table and cause are summed, so this may be called once per lost event.
 void report_loss(std::string_view source, std::string_view table, int64_t records, std::string_view cause,

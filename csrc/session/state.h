@@ -44,6 +44,7 @@ struct State {
   std::mutex start_mutex;
   std::atomic<bool> started{false};
   std::string start_error;
+  std::string directory;  // of the recording, once started
   std::atomic<int64_t> ids{1};
   std::atomic<int64_t> next_tick{0};
   std::atomic<bool> finished{false};

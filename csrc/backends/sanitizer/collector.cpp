@@ -210,6 +210,7 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
       on_module(*static_cast<const Sanitizer_ResourceModuleData*>(data));
       break;
     case SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING: {
+      cubins_.unloaded(static_cast<const Sanitizer_ResourceModuleData*>(data)->module);
       std::lock_guard lock(mutex_);
       code_.clear();  // its functions' handles may be given to others
       break;
@@ -272,6 +273,7 @@ void Collector::on_stream_destroyed(const void* data) {
 void Collector::on_module(const Sanitizer_ResourceModuleData& data) {
   const int64_t start = now_ns();
   const std::string covered = instrumenter_->instrument(data.context, data.module);
+  if (selection_.sites) cubins_.loaded(data.module, data.pCubin, data.cubinSize);
   if (!traces(TableId::build)) return;
   BuildRecord row;
   row.start_ns = start;

@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "backends/sanitizer/cubins.h"
 #include "backends/sanitizer/instrument.h"
 #include "backends/sanitizer/launches.h"
 #include "backends/sanitizer/names.h"
@@ -68,12 +69,13 @@ class Collector {
   TensorMaps tensor_maps_;
   Sampler sampler_;
   Names names_;
+  Cubins cubins_;
   std::unique_ptr<Instrumenter> instrumenter_;
 
   std::mutex mutex_;
   std::unordered_map<CUcontext, std::shared_ptr<Launches>> launches_;
-  std::unordered_map<CUfunction, uint64_t> code_;   // where each function's code begins
-  std::unordered_map<CUarray, int64_t> arrays_;     // their object ids
+  std::unordered_map<CUfunction, KernelCode> code_;
+  std::unordered_map<CUarray, int64_t> arrays_;  // their object ids
 
   std::mutex finish_mutex_;
   std::condition_variable finished_;

@@ -25,23 +25,22 @@ std::shared_ptr<Launches> Collector::launches(CUcontext context) {
 }
 
 KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name) {
-  KernelCode code{name.readable_id, 0};
+  KernelCode code{name.readable_id};
   if (!selection_.sites) return code;
   {
     std::lock_guard lock(mutex_);
     const auto known = code_.find(data.function);
-    if (known != code_.end()) {
-      code.pc = known->second;
-      return code;
-    }
+    if (known != code_.end()) return known->second;
   }
+  code.symbol = name.mangled_id.value != 0 ? name.mangled_id : name.readable_id;
+  code.binary = cubins_.measured(data.module);
   uint64_t size = 0;
   if (library().call.sanitizerGetFunctionPcAndSize(data.module, data.functionName, &code.pc, &size) !=
       SANITIZER_SUCCESS) {
     code.pc = 0;
   }
   std::lock_guard lock(mutex_);
-  code_[data.function] = code.pc;
+  code_[data.function] = code;
   return code;
 }
 

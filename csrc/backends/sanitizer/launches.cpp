@@ -355,6 +355,8 @@ int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
   row.site_id = site->second;
   row.kernel = kernel.name;
   row.pc = static_cast<int64_t>(pc - kernel.pc);
+  row.symbol = kernel.symbol;
+  row.binary = kernel.binary;
   pasta::emit(row);
   return site->second;
 }

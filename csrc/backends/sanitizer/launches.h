@@ -31,7 +31,8 @@ namespace pasta::sanitizer {
 // The kernel of a launch, as its sites need it.
 struct KernelCode {
   StringId name;
-  uint64_t pc = 0;  // of its first instruction; 0 when unknown
+  uint64_t pc = 0;            // of its first instruction; 0 when unknown
+  StringId symbol{}, binary{};  // its name in the file that Cubins wrote, and that file's
 };
 
 struct NewLaunch {

@@ -290,9 +290,48 @@ void test_module_gets_the_patches_of_its_depth() {
       [](const std::string&) {});
 }
 
+// Of two modules with one binary and one that nobody launches, one file is left; lines name it and the symbol.
+void test_binaries_of_measured_kernels_are_left_beside_the_shards() {
+  recorded(
+      "objects,sites", "1M",
+      [] {
+        for (uintptr_t number = 1; number <= 3; ++number) {
+          auto module = zeroed<Sanitizer_ResourceModuleData>();
+          module.context = kContext, module.module = reinterpret_cast<CUmodule>(number);
+          std::string content = number == 3 ? "never launched" : "the binary";
+          module.pCubin = content.data(), module.cubinSize = content.size();
+          callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_MODULE_LOADED, &module);
+          content.assign(content.size(), '?');  // it is the library's only during the call
+        }
+        allocate(64 * kMiB, kMiB);
+        for (const uintptr_t number : {1, 2}) {
+          Sanitizer_LaunchData data = launch_data(stream(1), number == 1 ? "_Z4loadPf" : "plain");
+          data.module = reinterpret_cast<CUmodule>(number), data.function = reinterpret_cast<CUfunction>(number);
+          callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
+          enqueue_kernel(stream(1), fake::slot_of(data.hLaunch), 64 * kMiB);
+          callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
+        }
+        wait_for(stream(1));
+      },
+      [](const std::string& output) {
+        std::vector<std::string> files;
+        for (const auto& entry : std::filesystem::directory_iterator(output)) {
+          const std::string name = entry.path().filename();
+          if (name.rfind("cubin-", 0) == 0) files.push_back(name);
+        }
+        CHECK(files.size() == 1 && files[0] == sanitizer::cubin_name("the binary", 10));
+        CHECK(files.size() == 1 && std::filesystem::file_size(output + "/" + files[0]) == 10);
+        Columns lines = read_table(output, TableId::line);
+        CHECK(rows(lines, "binary") == 2 && lines["binary"][0] != 0 && lines["binary"][0] == lines["binary"][1]);
+        CHECK(lines["symbol"][0] != 0 && lines["symbol"][0] != lines["symbol"][1]);
+        CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
+      });
+}
+
 }  // namespace
 
 int main() {
+  test_binaries_of_measured_kernels_are_left_beside_the_shards();
   test_launches_in_two_streams();
   test_slots_are_used_again();
   test_graph_nodes_wait_for_their_graph();
