@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +29,8 @@ class Variant:
     prefix: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)
-    after: Callable[[], Mapping[str, float]] | None = None  # further columns, for example bytes_per_kernel
+    # Further columns of a workload, for example bytes_per_kernel, when a process has measured it.
+    after: Callable[[str], Mapping[str, float]] | None = None
 
 
 @dataclass
@@ -51,7 +54,7 @@ def run_interleaved(
 ) -> dict[tuple[str, str], Samples]:
     """Run ``command`` under each variant in turn, ``repetitions`` times; it prints one JSON line a measurement:
 
-    ``{"workload": NAME, "unit": UNIT, "value": NUMBER}``. A variant that fails is reported and left out.
+    ``{"workload": NAME, "unit": UNIT, "value": NUMBER}``. A process that fails is reported; what it measured counts.
     """
     samples: dict[tuple[str, str], Samples] = {}
     for repetition in range(repetitions):
@@ -63,15 +66,14 @@ def run_interleaved(
             )  # fmt: skip
             if result.returncode != 0:
                 print(f"{variant.name} failed:\n{result.stderr[-1500:]}", file=sys.stderr)
-                continue
-            for line in result.stdout.splitlines():
-                if line.startswith('{"workload"'):
-                    row = json.loads(line)
-                    entry = samples.setdefault((row["workload"], variant.name), Samples(row["unit"]))
-                    entry.values.append(row["value"])
-                    entry.extra |= {k: v for k, v in row.items() if k not in ("workload", "unit", "value")}
-                    if variant.after is not None:
-                        entry.extra |= variant.after()
+            measured = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"workload"')]
+            for row in measured:
+                entry = samples.setdefault((row["workload"], variant.name), Samples(row["unit"]))
+                entry.values.append(row["value"])
+                entry.extra |= {k: v for k, v in row.items() if k not in ("workload", "unit", "value")}
+            if variant.after is not None:
+                for workload in {row["workload"] for row in measured}:
+                    samples[workload, variant.name].extra |= variant.after(workload)
             print(
                 f"[{repetition + 1}/{repetitions}] {variant.name:24} {time.monotonic() - began:6.1f} s", file=sys.stderr
             )
@@ -104,7 +106,10 @@ def to_rows(samples: Mapping[tuple[str, str], Samples]) -> list[dict[str, object
 
 
 def report(rows: Sequence[Mapping[str, object]], machine: str, output: Path | None) -> None:
-    """Print the table, and write it with its circumstances to ``output``."""
+    """Print the table, and write it with its circumstances to ``output``.
+
+    Rows of other workloads that are there, of the same machine and commit, stay: a long benchmark may run in parts.
+    """
     numbers = f"{'median':>10} {'min':>10} {'max':>10} {'unit':10} {'native':>7} {'floor':>7}"
     print(f"{'workload':18} {'variant':24} {numbers}")
     for row in rows:
@@ -122,9 +127,38 @@ def report(rows: Sequence[Mapping[str, object]], machine: str, output: Path | No
             "date": time.strftime("%Y-%m-%d"),
             "rows": list(rows),
         }
+        before = json.loads(output.read_text()) if output.exists() else {}
+        if all(before.get(key) == document[key] for key in ("machine", "commit")):
+            ours = {row["workload"] for row in rows}
+            document["rows"] = [row for row in before["rows"] if row["workload"] not in ours] + list(rows)
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(document, indent=1) + "\n")
         print(f"written to {output}", file=sys.stderr)
+
+
+def compare_on_gpu(
+    description: str, worker: str, workloads: str, variants: Callable[[Path], list[Variant]], results: str
+) -> None:
+    """Be the ``main`` of a GPU benchmark: run the ``workloads`` of the script ``worker`` under ``variants(folder)``.
+
+    ``results`` names the file in results/ that the rows go to by default. Rounds times repeat is the `n` of a row.
+    """
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each variant")
+    parser.add_argument("--repeat", type=int, default=4, help="measurements of a workload a process")
+    parser.add_argument("--workloads", default=workloads)
+    parser.add_argument("--variants", default="", help="a comma list; default: all")
+    parser.add_argument("-o", "--output", type=Path, default=here / "results" / results)
+    options = parser.parse_args()
+    import torch
+
+    sys.path.insert(0, str(ROOT))
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = [v for v in variants(Path(folder)) if not options.variants or v.name in options.variants.split(",")]
+        arguments = ["--workloads", options.workloads, "--repeat", str(options.repeat)]
+        samples = run_interleaved([sys.executable, str(here / worker), *arguments], chosen, options.rounds)
+    report(to_rows(samples), f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}", options.output)
 
 
 def cpu_name() -> str:

@@ -1,6 +1,6 @@
 """Overhead of the NVIDIA memory pass beside native and the floor, an empty patch, interleaved in one run.
 
-    python scripts/bench/memory_overhead.py [--rounds 3] [--repeat 3] [--workloads a,b] [-o FILE]
+    python scripts/bench/memory_overhead.py [--rounds 2] [--repeat 4] [--workloads a,b] [-o FILE]
 
 The floor instruments every global access and asynchronous copy with a patch that returns at once: what no tool on the
 Sanitizer API gets below while it instruments every launch.
@@ -8,14 +8,10 @@ Sanitizer API gets below while it instruments every launch.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from pathlib import Path
 
-from harness import PASTA, ROOT, Variant, report, run_interleaved, to_rows
-
-HERE = Path(__file__).parent
+from harness import PASTA, Variant, compare_on_gpu
 
 #: Name of the variant -> what PASTA_MEMORY and PASTA_SAMPLE are set to.
 SELECTIONS = {
@@ -43,27 +39,9 @@ def variants(folder: Path) -> list[Variant]:
     return found
 
 
-def main() -> None:
-    """Run everything and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each variant")
-    parser.add_argument("--repeat", type=int, default=3, help="measurements a process")
-    parser.add_argument("--workloads", default="launch_loop,resnet18,resnet18_train,bert,gpt2,gpt2_train")
-    parser.add_argument("--variants", default="", help="a comma list; default: all")
-    parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "memory_overhead.json")
-    options = parser.parse_args()
-    import torch
-
-    sys.path.insert(0, str(ROOT))
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = [v for v in variants(Path(folder)) if not options.variants or v.name in options.variants.split(",")]
-        command = [
-            sys.executable, str(HERE / "memory_workloads.py"), "--workloads", options.workloads,
-            "--repeat", str(options.repeat),
-        ]  # fmt: skip
-        samples = run_interleaved(command, chosen, options.rounds)
-    report(to_rows(samples), f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}", options.output)
-
-
 if __name__ == "__main__":
-    main()
+    assert __doc__ is not None
+    compare_on_gpu(
+        __doc__, "memory_workloads.py", "launch_loop,resnet18,resnet18_train,bert,gpt2,gpt2_train", variants,
+        "memory_overhead.json",
+    )  # fmt: skip

@@ -1,19 +1,21 @@
 """Overhead of the NVIDIA timing pass beside native, the CUPTI floor and other profilers, interleaved in one run.
 
-    python scripts/bench/overhead.py [--rounds 3] [--repeat 3] [--workloads a,b] [-o results/overhead.json]
+    python scripts/bench/overhead.py [--rounds 2] [--repeat 4] [--workloads a,b] [-o results/overhead.json]
+    python scripts/bench/table.py results/overhead.json      the same as a table in Markdown
+
+A process runs each workload in a fork of its own, which makes a trace of its own: bytes_per_kernel is its size on the
+disk, divided by its kernels.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from harness import PASTA, ROOT, Variant, report, run_interleaved, to_rows
+from harness import PASTA, Variant, compare_on_gpu
 
 HERE = Path(__file__).parent
 
@@ -38,16 +40,17 @@ def variants(folder: Path) -> list[Variant]:
     """Return every variant that this machine can run."""
 
     def pasta(name: str, *options: str) -> Variant:
-        trace = folder / f"{name}.pasta"
+        output = folder / f"{name}.pasta"
 
-        def bytes_per_kernel() -> dict[str, float]:
+        def bytes_per_kernel(workload: str) -> dict[str, float]:
             from pasta.trace import Trace
 
+            trace = output.with_stem(f"{name}-{workload}")  # see gpu_workloads.py
             with Trace.open(trace) as opened:
                 kernels = opened.manifest["rows"].get("kernel", 0)
-            return {"bytes_per_kernel": trace.stat().st_size / max(kernels, 1)}
+            return {"bytes_per_kernel": trace.stat().st_size / kernels} if kernels else {}
 
-        return Variant(name, [*PASTA, "record", "-q", "-f", "-o", str(trace), *options, "--"], after=bytes_per_kernel)
+        return Variant(name, [*PASTA, "record", "-q", "-f", "-o", str(output), *options, "--"], after=bytes_per_kernel)
 
     found = [Variant("native")]
     floor = build_floor(folder)
@@ -63,32 +66,12 @@ def variants(folder: Path) -> list[Variant]:
     if importlib.util.find_spec("triton") is not None:
         found.append(Variant("proton", arguments=["--profiler", "proton"]))
     if shutil.which("nsys"):
-        nsys = ["nsys", "profile", "-t", "cuda", "-f", "true", "-o", str(folder / "nsys")]
-        found.append(Variant("nsys", nsys))
+        options = ["-t", "cuda", "--trace-fork-before-exec=true", "-f", "true", "-o", str(folder / "nsys")]
+        found.append(Variant("nsys", ["nsys", "profile", *options]))
     return found
 
 
-def main() -> None:
-    """Run everything and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each variant")
-    parser.add_argument("--repeat", type=int, default=3, help="measurements a process")
-    parser.add_argument("--workloads", default="launch_loop,resnet50_train,gpt2_train,compiled_mlp,graph_replay")
-    parser.add_argument("--variants", default="", help="a comma list; default: all")
-    parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "overhead.json")
-    options = parser.parse_args()
-    import torch
-
-    sys.path.insert(0, str(ROOT))
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = [v for v in variants(Path(folder)) if not options.variants or v.name in options.variants.split(",")]
-        command = [
-            sys.executable, str(HERE / "gpu_workloads.py"), "--workloads", options.workloads,
-            "--repeat", str(options.repeat),
-        ]  # fmt: skip
-        samples = run_interleaved(command, chosen, options.rounds)
-    report(to_rows(samples), f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}", options.output)
-
-
 if __name__ == "__main__":
-    main()
+    assert __doc__ is not None
+    workloads = "launch_loop,resnet50_train,gpt2_train,compiled_mlp,graph_replay"
+    compare_on_gpu(__doc__, "gpu_workloads.py", workloads, variants, "overhead.json")
