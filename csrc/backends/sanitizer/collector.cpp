@@ -13,6 +13,7 @@
 #include "backends/sanitizer/backend.h"
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/library.h"
+#include "session/memory_parts.h"
 #include "session/session.h"
 
 namespace pasta::sanitizer {
@@ -51,6 +52,11 @@ const Backend kBackend = {
     [](int64_t deadline_ns) { Collector::instance().harvest(deadline_ns); },
     [] { Collector::instance().forget(); },
     nullptr,
+};
+
+const MemoryParts kTensors = {
+    [](uint64_t address, uint64_t bytes) { return Collector::instance().on_tensor_made(address, bytes); },
+    [](uint64_t address) { return Collector::instance().on_tensor_gone(address); },
 };
 
 void callback(void*, Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void* data) {
@@ -98,6 +104,7 @@ bool Collector::start() {
   if (!subscribe()) return false;
   active_.store(true, std::memory_order_release);
   register_backend(kBackend);
+  if (selection_.objects || selection_.blocks) memory_parts.store(&kTensors, std::memory_order_release);
   return true;
 }
 
@@ -168,7 +175,10 @@ void Collector::harvest(int64_t deadline_ns) {
   }
 }
 
-void Collector::forget() { active_.store(false, std::memory_order_release); }
+void Collector::forget() {
+  active_.store(false, std::memory_order_release);
+  memory_parts.store(nullptr, std::memory_order_release);
+}
 
 // -- Callbacks -------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class Collector {
   void forget();  // in a fork's child, where CUDA does not work
 
   void on_callback(Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void* data);
+  int64_t on_tensor_made(uint64_t address, uint64_t bytes);
+  int64_t on_tensor_gone(uint64_t address) { return objects_.take_tensor(address); }
 
  private:
   explicit Collector(const Selection& selection);

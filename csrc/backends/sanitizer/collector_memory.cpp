@@ -36,6 +36,12 @@ void Collector::on_free(uint64_t address, bool reservation) {
   emit(row);
 }
 
+int64_t Collector::on_tensor_made(uint64_t address, uint64_t bytes) {
+  const int64_t id = next_id();
+  objects_.add_tensor(id, address, bytes);
+  return id;
+}
+
 void Collector::on_reserve(const Sanitizer_ResourceVirtualRange& data) {
   AllocRecord row;
   row.start_ns = now_ns();

@@ -140,6 +140,7 @@ AccessObjectRecord Decoding::object_row(uint32_t index) const {
   if (index == slot_.range_count) return row;
   const Snapshot::Piece& piece = snapshot_.pieces[index];
   row.object_id = piece.object_id;
+  row.tensor_id = piece.tensor_id;
   if (counters.end == 0) return row;
   row.first_offset = static_cast<int64_t>(piece.offset + ~counters.inverted_first);
   row.last_offset = static_cast<int64_t>(piece.offset + counters.end - 1);
@@ -150,7 +151,7 @@ AccessObjectRecord Decoding::object_row(uint32_t index) const {
   return row;
 }
 
-// Pieces of one object follow each other in the table; their pages add up.
+// Pieces of one object, or of one tensor, come in the order of the table; their pages add up.
 void merge(AccessObjectRecord& row, const AccessObjectRecord& piece) {
   for (int64_t AccessObjectRecord::*column :
        {&AccessObjectRecord::loads, &AccessObjectRecord::stores, &AccessObjectRecord::atomics,
@@ -168,11 +169,11 @@ void merge(AccessObjectRecord& row, const AccessObjectRecord& piece) {
 
 void Decoding::emit_objects() {
   if ((slot_.features & nvidia::kObjects) == 0) return;
-  std::map<int64_t, size_t> rows;  // by object
+  std::map<std::pair<int64_t, int64_t>, size_t> rows;  // by object and tensor
   for (uint32_t i = 0; i <= slot_.range_count; ++i) {
     AccessObjectRecord row = object_row(i);
     if (row.loads + row.stores + row.atomics == 0) continue;
-    const auto [at, fresh] = rows.try_emplace(row.object_id, result.objects.size());
+    const auto [at, fresh] = rows.try_emplace({row.object_id, row.tensor_id}, result.objects.size());
     if (fresh) result.objects.push_back(row);
     else merge(result.objects[at->second], row);
   }

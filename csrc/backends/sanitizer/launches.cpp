@@ -83,6 +83,10 @@ std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const
     report_loss("sanitizer", "access_object", kNullI64, "pages of very large memory objects are not counted",
                 "--memory-buffer gives them room");
   }
+  if (snapshot->tensors_left_out) {
+    report_loss("sanitizer", "access_object", kNullI64, "accesses to the smallest tensors count for their allocation",
+                "--memory measures the 8192 largest tensors that live at a time");
+  }
   // Its memory goes back to the free ones when the last launch that uses it was read.
   const auto give_back = [free = free_tables_, mutex = tables_mutex_](Table* table) {
     if (table->memory != nullptr) {

@@ -15,24 +15,23 @@ uint64_t blocks(const nvidia::Range& range) {
   return (range.end - range.begin + (uint64_t{1} << nvidia::kBlockShift) - 1) >> nvidia::kBlockShift;
 }
 
-void append(Snapshot& snapshot, const MemoryObject& object, uint64_t begin, uint64_t end) {
-  if (begin >= end) return;
-  snapshot.ranges.push_back({begin, end, nvidia::kUntracked, nvidia::kUntracked});
-  snapshot.pieces.push_back({object.object_id, begin - object.begin});
-}
-
 // Gives bitmaps to the ranges, smallest first, as long as they fit. Reservations get none: they are as large as the
 // address space allows, and most of them is never used.
 void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t max_words) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < snapshot.ranges.size(); ++i) {
-    if (!reserved[i]) order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return words(snapshot.ranges[a]) < words(snapshot.ranges[b]);
-  });
-  uint64_t used = 0;
   std::vector<bool> tracked(snapshot.ranges.size());
+  std::vector<size_t> order;
+  uint64_t wanted = 0;
+  for (size_t i = 0; i < snapshot.ranges.size(); ++i) {
+    if (reserved[i] && snapshot.pieces[i].tensor_id == kNullI64) continue;
+    order.push_back(i);
+    wanted += words(snapshot.ranges[i]);
+  }
+  if (wanted > max_words) {
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return words(snapshot.ranges[a]) < words(snapshot.ranges[b]);
+    });
+  }
+  uint64_t used = 0;
   for (const size_t i : order) {
     used += words(snapshot.ranges[i]);
     if (used > max_words) {
@@ -51,15 +50,20 @@ void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t
   }
 }
 
+template <class Map>
+void erase_overlapping(Map& map, uint64_t begin, uint64_t end) {
+  auto at = map.lower_bound(begin);
+  if (at != map.begin() && std::prev(at)->second.end > begin) --at;
+  while (at != map.end() && at->first < end) at = map.erase(at);
+}
+
 }  // namespace
 
 void MemoryObjects::add(const MemoryObject& object, bool reservation) {
   if (object.end <= object.begin) return;
   std::lock_guard lock(mutex_);
   Map& map = reservation ? reservations_ : objects_;
-  auto at = map.lower_bound(object.begin);
-  if (at != map.begin() && std::prev(at)->second.end > object.begin) --at;
-  while (at != map.end() && at->first < object.end) at = map.erase(at);
+  erase_overlapping(map, object.begin, object.end);
   map.emplace(object.begin, object);
   snapshot_ = nullptr;
 }
@@ -84,17 +88,70 @@ std::optional<MemoryObject> MemoryObjects::find(uint64_t address) const {
   return std::nullopt;
 }
 
+void MemoryObjects::add_tensor(int64_t tensor_id, uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return;
+  std::lock_guard lock(mutex_);
+  erase_overlapping(tensors_, address, address + bytes);
+  tensors_.emplace(address, Tensor{tensor_id, address + bytes});
+  snapshot_ = nullptr;
+}
+
+int64_t MemoryObjects::take_tensor(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  const auto found = tensors_.find(address);
+  if (found == tensors_.end()) return kNullI64;
+  const int64_t id = found->second.tensor_id;
+  tensors_.erase(found);
+  snapshot_ = nullptr;
+  return id;
+}
+
 std::shared_ptr<const Snapshot> MemoryObjects::snapshot() {
   std::lock_guard lock(mutex_);
   if (snapshot_ == nullptr) snapshot_ = build();
   return snapshot_;
 }
 
+// Tensors of fewer bytes are left out of a snapshot.
+uint64_t MemoryObjects::smallest_tensor() const {
+  if (tensors_.size() <= kMostTensors) return 0;
+  std::vector<uint64_t> sizes;
+  for (const auto& [begin, tensor] : tensors_) sizes.push_back(tensor.end - begin);
+  const auto least = sizes.end() - static_cast<std::ptrdiff_t>(kMostTensors);
+  std::nth_element(sizes.begin(), least, sizes.end());
+  return *least + 1;  // fewer rather than more: many may be equal
+}
+
+// The bytes of an object, cut at the tensors in them.
+void MemoryObjects::append(Snapshot& snapshot, const MemoryObject& object, uint64_t begin, uint64_t end,
+                           uint64_t smallest) const {
+  const auto piece = [&](uint64_t from, uint64_t to, int64_t tensor_id) {
+    if (from >= to) return;
+    snapshot.ranges.push_back({from, to, nvidia::kUntracked, nvidia::kUntracked});
+    snapshot.pieces.push_back({object.object_id, tensor_id, from - object.begin});
+  };
+  auto tensor = tensors_.upper_bound(begin);
+  if (tensor != tensors_.begin()) --tensor;
+  for (; tensor != tensors_.end() && tensor->first < end; ++tensor) {
+    const uint64_t from = std::max(tensor->first, begin), to = std::min(tensor->second.end, end);
+    if (from >= to) continue;
+    if (tensor->second.end - tensor->first < smallest) {
+      snapshot.tensors_left_out = true;
+      continue;
+    }
+    piece(begin, from, kNullI64);
+    piece(from, to, tensor->second.tensor_id);
+    begin = to;
+  }
+  piece(begin, end, kNullI64);
+}
+
 std::shared_ptr<const Snapshot> MemoryObjects::build() const {
   auto snapshot = std::make_shared<Snapshot>();
   std::vector<bool> reserved;
+  const uint64_t smallest = smallest_tensor();
   const auto add = [&](const MemoryObject& object, uint64_t begin, uint64_t end, bool reservation) {
-    append(*snapshot, object, begin, end);
+    append(*snapshot, object, begin, end, smallest);
     reserved.resize(snapshot->ranges.size(), reservation);
   };
   auto object = objects_.begin();

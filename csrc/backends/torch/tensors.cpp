@@ -8,12 +8,13 @@
 
 #include "backends/torch/backend.h"
 #include "backends/torch/libtorch.h"
+#include "session/memory_parts.h"
 #include "session/session.h"
 
 namespace pasta::torch {
 namespace {
 
-constexpr int8_t kCpu = 0;
+constexpr int8_t kCpu = 0, kCuda = 1, kHip = 6;
 
 // -- torch's own functions
 // -------------------------------------------------------------------------
@@ -92,6 +93,15 @@ thread_local Asked t_asked = Asked::no;
 
 std::atomic<bool> g_saw_tensors{false};
 
+// Accesses to the memory of a GPU may be attributed to the tensors in it.
+int64_t tell_of_tensor(const TensorRecord& row, int8_t device_type) {
+  const MemoryParts* parts = memory_parts.load(std::memory_order_acquire);
+  if (parts == nullptr || (device_type != kCuda && device_type != kHip)) return kNullI64;
+  const uint64_t address = static_cast<uint64_t>(row.address);
+  return row.action == AllocAction::alloc ? parts->made(address, static_cast<uint64_t>(row.bytes))
+                                          : parts->gone(address);
+}
+
 bool wanted() { return ensure_session() && traces(TableId::tensor); }
 
 }  // namespace
@@ -121,6 +131,7 @@ void report_memory_usage(void* address, int64_t bytes, size_t allocated, size_t 
     row.start_ns = now_ns();
     row.thread_id = thread_id();
     row.op_id = current_op();
+    row.tensor_id = tell_of_tensor(row, device.type);
     emit(row);
   }
   if (asked == Asked::only_for_us) return;

@@ -16,6 +16,7 @@
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
 #include "fake_sanitizer.h"
+#include "session/memory_parts.h"
 #include "session/session.h"
 #include "shard_rows.h"
 #include "warp_emulator.h"
@@ -153,6 +154,36 @@ void test_launches_in_two_streams() {
         CHECK(rows(lines, "site_id") == 1 && lines["pc"][0] == 0x40);
         CHECK(sites["site_id"][0] == lines["site_id"][0]);
         CHECK(sum(read_table(output, TableId::access_block), "accesses") == 96);
+        CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
+      });
+}
+
+// What an allocator gives out, gives out again and takes back while launches are in the stream.
+void test_tensors_of_the_moment_of_the_launch() {
+  recorded(
+      "objects", "16M",
+      [] {
+        const MemoryParts& parts = *memory_parts.load();
+        allocate(64 * kMiB, 2 * kMiB);
+        const int64_t first = parts.made(64 * kMiB, 512);
+        const int64_t second = parts.made(64 * kMiB + 4096, 512);
+        launch(stream(1), 64 * kMiB);
+        launch(stream(1), 64 * kMiB + 4096);
+        CHECK(parts.gone(64 * kMiB) == first);  // its kernel has not run yet
+        const int64_t third = parts.made(64 * kMiB, 1024);
+        launch(stream(1), 64 * kMiB + 512);
+        CHECK(parts.gone(64 * kMiB) == third && parts.gone(64 * kMiB + 4096) == second);
+        launch(stream(1), 64 * kMiB);
+        CHECK(third != first && parts.gone(64 * kMiB) == kNullI64);
+        wait_for(stream(1));
+      },
+      [](const std::string& output) {
+        Columns objects = read_table(output, TableId::access_object);
+        const std::vector<int64_t>& tensors = objects["tensor_id"];
+        CHECK(tensors.size() == 4 && tensors[3] == kNullI64);
+        CHECK((std::set<int64_t>(tensors.begin(), tensors.end()).size() == 4));
+        CHECK((std::set<int64_t>(objects["object_id"].begin(), objects["object_id"].end()).size() == 1));
+        CHECK(sum(objects, "loads") == 4 * 32 && objects["first_offset"][2] == 512);
         CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
       });
 }
@@ -333,6 +364,7 @@ void test_binaries_of_measured_kernels_are_left_beside_the_shards() {
 int main() {
   test_binaries_of_measured_kernels_are_left_beside_the_shards();
   test_launches_in_two_streams();
+  test_tensors_of_the_moment_of_the_launch();
   test_slots_are_used_again();
   test_graph_nodes_wait_for_their_graph();
   test_fault_keeps_what_was_read();

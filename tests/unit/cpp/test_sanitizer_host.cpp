@@ -87,6 +87,54 @@ void test_reservation_is_cut_around_objects() {
   CHECK(ranges[1].page_word == nvidia::kUntracked && ranges[2].page_word == 8 && !snapshot->pages_left_out);
 }
 
+// Tensors cut the ranges of what they lie in; where they end matters to nobody but a launch that comes then.
+void test_tensors_cut_their_objects() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(1, 2 * kMiB, kMiB));
+  objects.add_tensor(11, 2 * kMiB, 512);
+  objects.add_tensor(12, 2 * kMiB + 4096, 8192);
+  objects.add_tensor(13, 2 * kMiB + 12288, 512);  // next to 12
+  objects.add_tensor(14, 9 * kMiB, 512);          // in no object that is known
+  const auto before = objects.snapshot();
+  const std::vector<int64_t> tensors = {11, kNullI64, 12, 13, kNullI64};
+  CHECK(before->ranges.size() == tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& piece = before->pieces[i];
+    CHECK(piece.object_id == 1 && piece.tensor_id == tensors[i]);
+    CHECK(piece.offset == before->ranges[i].begin - 2 * kMiB);
+    CHECK(before->ranges[i].begin == (i == 0 ? 2 * kMiB : before->ranges[i - 1].end));
+  }
+  CHECK(before->ranges.back().end == 3 * kMiB);
+  CHECK(objects.take_tensor(2 * kMiB + 4096) == 12 && objects.take_tensor(2 * kMiB + 4096) == kNullI64);
+  const auto after = objects.snapshot();
+  CHECK(after->ranges.size() == 4 && after->ranges[1].end == 2 * kMiB + 12288);
+  CHECK(before->pieces[2].tensor_id == 12);  // a launch from then keeps what it was given
+  objects.add_tensor(15, 2 * kMiB, kMiB);    // the ends of 11 and 13 were not seen
+  CHECK(objects.snapshot()->ranges.size() == 1 && objects.snapshot()->pieces[0].tensor_id == 15);
+}
+
+// Memory of torch's expandable segments lies in a reservation: what the tensors do not take has no pages.
+void test_tensors_in_a_reservation() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(9, 10 * kMiB, 4 * kMiB), true);
+  objects.add_tensor(11, 11 * kMiB, kMiB);
+  const auto snapshot = objects.snapshot();
+  CHECK(snapshot->ranges.size() == 3 && snapshot->page_words == 8);
+  CHECK(snapshot->ranges[0].page_word == nvidia::kUntracked && snapshot->ranges[1].page_word == 0);
+  CHECK(snapshot->pieces[1].object_id == 9 && snapshot->pieces[1].offset == kMiB);
+}
+
+void test_too_many_tensors_leave_out_the_smallest() {
+  MemoryObjects objects(1 << 24);
+  const uint64_t count = MemoryObjects::kMostTensors + 10;
+  objects.add(object(1, kMiB, count * 4096));
+  for (uint64_t i = 0; i < count; ++i) objects.add_tensor(static_cast<int64_t>(i), kMiB + i * 4096, i < 20 ? 512 : 4096);
+  const auto snapshot = objects.snapshot();
+  size_t tensors = 0;
+  for (const auto& piece : snapshot->pieces) tensors += piece.tensor_id != kNullI64;
+  CHECK(snapshot->tensors_left_out && tensors == count - 20 && tensors <= MemoryObjects::kMostTensors);
+}
+
 void test_the_largest_objects_go_without_pages() {
   MemoryObjects objects(10);  // words: room for 320 pages
   objects.add(object(1, kMiB, kMiB));        // 256 pages
@@ -203,6 +251,28 @@ void test_counters_become_rows() {
   CHECK(decoded.blocks[0].bytes == static_cast<int64_t>(2 * kMiB) && decoded.blocks[0].start_ns == 1234);
   CHECK(decoded.blocks[1].offset == static_cast<int64_t>(2 * kMiB));
   CHECK(decoded.blocks[1].bytes == static_cast<int64_t>(kMiB) && decoded.blocks[1].accesses == 31);
+}
+
+void test_tensors_have_rows_of_their_own() {
+  Filled slot;
+  slot.objects.add_tensor(50, 4 * kMiB + 4096, 4096);
+  slot.snapshot = slot.objects.snapshot();
+  slot.layout = SlotLayout::of(*slot.snapshot, nvidia::kObjects);
+  slot.body.assign((slot.layout.bytes + 7) / 8, 0);
+  slot.header = slot.layout.header(slot.body.data(), slot.snapshot->ranges.data());
+  for (const size_t piece : {0, 1, 2}) {  // before the tensor, it, after it
+    nvidia::ObjectCounters& counters = slot.header.objects[piece];
+    counters.lanes[0][2] = 10 * (piece + 1);
+    counters.end = 8, counters.inverted_first = ~uint64_t{4};
+    slot.header.pages[slot.snapshot->ranges[piece].page_word] = 1;
+  }
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.objects.size() == 2);
+  const AccessObjectRecord &rest = decoded.objects[0], &tensor = decoded.objects[1];
+  CHECK(rest.object_id == 5 && rest.tensor_id == kNullI64 && rest.loads == 40 && rest.pages_4k == 2);
+  CHECK(rest.first_offset == 4 && rest.last_offset == 8192 + 7);
+  CHECK(tensor.object_id == 5 && tensor.tensor_id == 50 && tensor.loads == 20 && tensor.pages_4k == 1);
+  CHECK(tensor.first_offset == 4096 + 4 && tensor.last_offset == 4096 + 7);
 }
 
 void test_sites_become_rows() {
@@ -327,6 +397,10 @@ int main() {
   test_sampler_takes_the_first_and_then_every_kth();
   test_objects_by_address();
   test_reservation_is_cut_around_objects();
+  test_tensors_cut_their_objects();
+  test_tensors_in_a_reservation();
+  test_too_many_tensors_leave_out_the_smallest();
+  test_tensors_have_rows_of_their_own();
   test_the_largest_objects_go_without_pages();
   test_slots_are_given_within_the_bound();
   test_pages_of_each_size();
