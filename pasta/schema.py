@@ -472,6 +472,8 @@ _TABLES: tuple[Table, ...] = (
             _i64("sectors", "count", "sectors (or cache lines) that these accesses needed"),
             _i64("ideal_sectors", "count", "sectors that a perfectly coalesced pattern needs"),
             _i64("bank_conflicts", "count", "extra passes through shared memory"),
+            _i32("min_lanes", "count", "fewest threads that took part in an execution"),
+            _i32("max_lanes", "count", "most threads that took part in an execution"),
         ),
     ),
     Table(
@@ -560,6 +562,22 @@ _TABLES: tuple[Table, ...] = (
             _i64("records", "count", "rows lost; null when unknown"),
             _str("cause", "why, in words"),
             _str("remedy", "what to do about it"),
+        ),
+    ),
+    Table(
+        26,
+        "access",
+        "every memory access, unreduced (`--memory=trace`): lanes of a warp that are evenly spaced share a row",
+        (
+            _i64("launch_id", "id", "`kernel.launch_id`"),
+            _i64("site_id", "id", "instruction, row of `line`"),
+            _i64("execution", "id", "rows of a launch with equal numbers are one execution by a warp or sub-group"),
+            _enum("kind", ("unknown", "load", "store", "atomic", "copy"), "kind of access"),
+            _enum("space", SPACES, "memory space"),
+            _i64("lanes", "", "threads of the warp that take part, a bit each"),
+            _i64("address", "", "of the first of them; within the block's memory where the space is shared"),
+            _i64("stride", "bytes", "from the address of one of them to that of the next"),
+            _i64("bytes", "bytes", "bytes that each accesses"),
         ),
     ),
 )

@@ -267,6 +267,8 @@ constexpr ColumnInfo kAccessSiteColumns[] = {
     {"sectors", ColumnType::i64, offsetof(AccessSiteRecord, sectors)},
     {"ideal_sectors", ColumnType::i64, offsetof(AccessSiteRecord, ideal_sectors)},
     {"bank_conflicts", ColumnType::i64, offsetof(AccessSiteRecord, bank_conflicts)},
+    {"min_lanes", ColumnType::i32, offsetof(AccessSiteRecord, min_lanes)},
+    {"max_lanes", ColumnType::i32, offsetof(AccessSiteRecord, max_lanes)},
 };
 constexpr ColumnInfo kAccessBlockColumns[] = {
     {"start_ns", ColumnType::i64, offsetof(AccessBlockRecord, start_ns)},
@@ -330,6 +332,17 @@ constexpr ColumnInfo kLossColumns[] = {
     {"cause", ColumnType::str, offsetof(LossRecord, cause)},
     {"remedy", ColumnType::str, offsetof(LossRecord, remedy)},
 };
+constexpr ColumnInfo kAccessColumns[] = {
+    {"launch_id", ColumnType::i64, offsetof(AccessRecord, launch_id)},
+    {"site_id", ColumnType::i64, offsetof(AccessRecord, site_id)},
+    {"execution", ColumnType::i64, offsetof(AccessRecord, execution)},
+    {"kind", ColumnType::enum_, offsetof(AccessRecord, kind)},
+    {"space", ColumnType::enum_, offsetof(AccessRecord, space)},
+    {"lanes", ColumnType::i64, offsetof(AccessRecord, lanes)},
+    {"address", ColumnType::i64, offsetof(AccessRecord, address)},
+    {"stride", ColumnType::i64, offsetof(AccessRecord, stride)},
+    {"bytes", ColumnType::i64, offsetof(AccessRecord, bytes)},
+};
 
 constexpr TableInfo kTables[] = {
     {"process", 1, sizeof(ProcessRecord), 13, kProcessColumns},
@@ -350,13 +363,14 @@ constexpr TableInfo kTables[] = {
     {"stack", 16, sizeof(StackRecord), 3, kStackColumns},
     {"frame", 17, sizeof(FrameRecord), 5, kFrameColumns},
     {"access_object", 18, sizeof(AccessObjectRecord), 17, kAccessObjectColumns},
-    {"access_site", 19, sizeof(AccessSiteRecord), 10, kAccessSiteColumns},
+    {"access_site", 19, sizeof(AccessSiteRecord), 12, kAccessSiteColumns},
     {"access_block", 20, sizeof(AccessBlockRecord), 7, kAccessBlockColumns},
     {"line", 21, sizeof(LineRecord), 9, kLineColumns},
     {"collective", 22, sizeof(CollectiveRecord), 13, kCollectiveColumns},
     {"build", 23, sizeof(BuildRecord), 10, kBuildColumns},
     {"clock", 24, sizeof(ClockRecord), 4, kClockColumns},
     {"loss", 25, sizeof(LossRecord), 7, kLossColumns},
+    {"access", 26, sizeof(AccessRecord), 9, kAccessColumns},
 };
 
 }  // namespace

@@ -34,8 +34,9 @@ enum class TableId : uint16_t {
   build = 23,
   clock = 24,
   loss = 25,
+  access = 26,
 };
-inline constexpr uint16_t kTableIdEnd = 26;
+inline constexpr uint16_t kTableIdEnd = 27;
 
 enum class DeviceKind : uint8_t {
   unknown,
@@ -498,6 +499,8 @@ struct AccessSiteRecord {
   int64_t sectors = kNullI64;  // sectors (or cache lines) that these accesses needed [count]
   int64_t ideal_sectors = kNullI64;  // sectors that a perfectly coalesced pattern needs [count]
   int64_t bank_conflicts = kNullI64;  // extra passes through shared memory [count]
+  int32_t min_lanes = kNullI32;  // fewest threads that took part in an execution [count]
+  int32_t max_lanes = kNullI32;  // most threads that took part in an execution [count]
 };
 
 // accesses per time window and block of addresses (hotness over time)
@@ -578,6 +581,20 @@ struct LossRecord {
   int64_t records = kNullI64;  // rows lost; null when unknown [count]
   StringId cause = StringId{};  // why, in words
   StringId remedy = StringId{};  // what to do about it
+};
+
+// every memory access, unreduced (`--memory=trace`): lanes of a warp that are evenly spaced share a row
+struct AccessRecord {
+  static constexpr TableId kTable = TableId::access;
+  int64_t launch_id = kNullI64;  // `kernel.launch_id` [id]
+  int64_t site_id = kNullI64;  // instruction, row of `line` [id]
+  int64_t execution = kNullI64;  // rows of a launch with equal numbers are one execution by a warp or sub-group [id]
+  AccessSiteKind kind = AccessSiteKind::null;  // kind of access
+  Space space = Space::null;  // memory space
+  int64_t lanes = kNullI64;  // threads of the warp that take part, a bit each
+  int64_t address = kNullI64;  // of the first of them; within the block's memory where the space is shared
+  int64_t stride = kNullI64;  // from the address of one of them to that of the next [bytes]
+  int64_t bytes = kNullI64;  // bytes that each accesses [bytes]
 };
 
 // Description of a table, for code that handles every table alike; null for an unknown id.

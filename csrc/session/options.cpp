@@ -37,7 +37,7 @@ constexpr uint64_t kIdentity = bit(TableId::process) | bit(TableId::thread) | bi
                                bit(TableId::context) | bit(TableId::stream) | bit(TableId::stack) |
                                bit(TableId::frame) | bit(TableId::line) | bit(TableId::clock) |
                                bit(TableId::loss) | bit(TableId::access_object) | bit(TableId::access_site) |
-                               bit(TableId::access_block);
+                               bit(TableId::access_block) | bit(TableId::access);
 
 struct Group {
   std::string_view name;

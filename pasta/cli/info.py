@@ -31,7 +31,7 @@ _GROUP = {
     "tensor": "tensor",
     "range": "range",
 }
-_DEVICE_SIDE = ("access_object", "access_site", "access_block", "line")
+_DEVICE_SIDE = ("access_object", "access_site", "access_block", "access", "line")
 
 
 def command(trace: TraceArgument, format: FormatOption = None, output: OutputOption = None) -> None:

@@ -108,6 +108,7 @@ _RECORDED_BY = {
     "access_object": _MEMORY,
     "access_site": _MEMORY,
     "access_block": _MEMORY,
+    "access": "--memory=trace",
     "line": _MEMORY,
     "kernel": "-t kernel",
     "memcpy": "-t memory",

@@ -20,7 +20,7 @@ from pasta.tools.base import TraceView
 #: Work that a device does; under a range filter it belongs to the time at which the host launched it.
 DEVICE_TABLES = ("kernel", "memcpy", "memset")
 _HOST_TABLES = ("api", "sync", "uvm", "op", "range", "collective", "build")
-_ACCESS_TABLES = ("access_object", "access_site", "access_block")
+_ACCESS_TABLES = ("access_object", "access_site", "access_block", "access")
 #: Longer than any trace, and two of it still fit 64 bits.
 _FOREVER = 2**61
 #: Tables whose events make up the time that a trace covers.

@@ -41,6 +41,7 @@ uint32_t features_of(const Selection& selection) {
   if (selection.objects) features |= nvidia::kObjects;
   if (selection.sites) features |= nvidia::kSites;
   if (selection.blocks) features |= nvidia::kBlocks;
+  if (selection.trace) features |= nvidia::kTrace;
   if (library().version >= 13003) features |= nvidia::kBulkMasks;
   if (library().version >= 13005) features |= nvidia::kZeroFills;
   return features;
@@ -92,7 +93,7 @@ bool Collector::start() {
   if (active_.load() || !ensure_session()) return active_.load();
   if (!selection_.unknown.empty()) {
     report_loss("sanitizer", "access_object", kNullI64, "--memory=" + selection_.unknown + " means nothing here",
-                "objects, sites, blocks, shared, local, divergence or all");
+                "objects, sites, blocks, shared, local, divergence, trace or all");
   }
   if (selection_.nothing()) return false;
   if (!library().error.empty()) {
@@ -283,7 +284,7 @@ void Collector::on_stream_destroyed(const void* data) {
 void Collector::on_module(const Sanitizer_ResourceModuleData& data) {
   const int64_t start = now_ns();
   const std::string covered = instrumenter_->instrument(data.context, data.module);
-  if (selection_.sites) cubins_.loaded(data.module, data.pCubin, data.cubinSize);
+  if (selection_.tells_instructions()) cubins_.loaded(data.module, data.pCubin, data.cubinSize);
   if (!traces(TableId::build)) return;
   BuildRecord row;
   row.start_ns = start;

@@ -26,7 +26,7 @@ std::shared_ptr<Launches> Collector::launches(CUcontext context) {
 
 KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name) {
   KernelCode code{name.readable_id};
-  if (!selection_.sites) return code;
+  if (!selection_.tells_instructions()) return code;
   {
     std::lock_guard lock(mutex_);
     const auto known = code_.find(data.function);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "device/nvidia/hot_counters.h"
 #include "device/nvidia/ranges.h"
 #include "device/nvidia/site_reducer.h"
+#include "device/nvidia/trace_writer.h"
 
 namespace pasta::sanitizer {
 namespace {
@@ -56,14 +58,19 @@ class Decoding {
         launch_id_(launch_id),
         start_ns_(start_ns) {}
 
+  void add_hot_counters();
+  void emit_blocks();
   void add_tensor_loads(const TensorMaps& maps);
   void emit_objects();
-  void emit_blocks();
   void emit_sites();
+  void emit_accesses();
 
   DecodedSlot result;
 
  private:
+  AccessSiteRecord& site(uint64_t pc, Space space, AccessSiteKind kind);
+  void emit_access(const nvidia::TraceRecord& record, uint32_t lanes, uint64_t address, int64_t stride,
+                   int64_t execution);
   bool add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry);
   void touch(uint64_t begin, uint64_t end);
   AccessObjectRecord object_row(uint32_t index) const;
@@ -71,7 +78,55 @@ class Decoding {
   const nvidia::SlotHeader slot_;
   const Snapshot& snapshot_;
   const int64_t launch_id_, start_ns_;
+  std::map<std::pair<uint64_t, Space>, AccessSiteRecord> sites_;  // by pc
 };
+
+// The row of an instruction, all zeros at first.
+AccessSiteRecord& Decoding::site(uint64_t pc, Space space, AccessSiteKind kind) {
+  const auto [at, fresh] = sites_.try_emplace({pc, space});
+  AccessSiteRecord& row = at->second;
+  if (!fresh) return row;
+  row.launch_id = launch_id_;
+  row.kind = kind;
+  row.space = space;
+  row.executions = row.lanes = row.bytes = 0;
+  if (space == Space::global) row.sectors = row.ideal_sectors = 0;
+  if (space == Space::shared) row.bank_conflicts = 0;
+  return row;
+}
+
+void note_lanes(AccessSiteRecord& row, int32_t fewest, int32_t most) {
+  row.min_lanes = row.min_lanes == kNullI32 ? fewest : std::min(row.min_lanes, fewest);
+  row.max_lanes = std::max(row.max_lanes, most);  // null is the least number
+}
+
+void Decoding::add_hot_counters() {
+  for (uint32_t i = 0; i < slot_.hot_capacity; ++i) {
+    const nvidia::HotCounter& counter = slot_.hot[i];
+    if (counter.key == 0) continue;
+    const uint64_t name = nvidia::hot_name(counter.key);
+    switch (nvidia::hot_kind(counter.key)) {
+      case nvidia::HotKind::object: {
+        ObjectCounters& counters = slot_.objects[name / nvidia::kCountersOfObject];
+        (&counters.lanes[0][0])[name % nvidia::kCountersOfObject] += counter.count;
+        break;
+      }
+      case nvidia::HotKind::block: slot_.blocks[name] += counter.count; break;
+      case nvidia::HotKind::site: {
+        const nvidia::SiteShape shape = nvidia::SiteShape::of(name);
+        const int64_t executions = static_cast<int64_t>(counter.count);
+        AccessSiteRecord& row = site(shape.pc, Space::global, to_site_kind(static_cast<uint32_t>(shape.kind)));
+        row.executions += executions;
+        row.lanes += executions * shape.lanes;
+        row.bytes += executions * shape.bytes();
+        row.sectors += executions * shape.sectors;
+        row.ideal_sectors += executions * shape.ideal_sectors();
+        note_lanes(row, static_cast<int32_t>(shape.lanes), static_cast<int32_t>(shape.lanes));
+        break;
+      }
+    }
+  }
+}
 
 void Decoding::touch(uint64_t begin, uint64_t end) {
   const nvidia::Found found = nvidia::find_range(slot_.ranges, slot_.range_count, begin);
@@ -101,12 +156,14 @@ bool Decoding::add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntr
 
 void Decoding::add_tensor_loads(const TensorMaps& maps) {
   std::map<uint64_t, Tally> by_pc;
+  if ((slot_.features & nvidia::kTrace) != 0) result.untraced_tensors = result.tensor_stores;
   for (uint32_t i = 0; i < slot_.tensor_map_capacity; ++i) {
     const nvidia::TensorMapEntry& entry = slot_.tensor_maps[i];
     if (entry.key == 0) continue;
     const std::optional<TensorMap> map = maps.find(entry.hash);
     Tally& site = by_pc[entry.pc];
     site.count += static_cast<int64_t>(entry.executions);
+    if ((slot_.features & nvidia::kTrace) != 0) result.untraced_tensors += entry.executions;
     if (!map) {
       result.unknown_tensor_maps += entry.executions;
       slot_.objects[slot_.range_count].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
@@ -116,14 +173,11 @@ void Decoding::add_tensor_loads(const TensorMaps& maps) {
     if (!add_tensor_load(*map, entry)) result.coarse_tensor_maps += entry.executions;
   }
   if ((slot_.features & nvidia::kSites) == 0) return;
-  for (const auto& [pc, site] : by_pc) {
-    AccessSiteRecord row;
-    row.launch_id = launch_id_;
-    row.kind = AccessSiteKind::load;
-    row.space = Space::global;
-    row.executions = row.lanes = site.count;  // one lane acts for its warp
-    if (site.bytes != 0) row.bytes = site.bytes;
-    result.sites.push_back({pc, row});
+  for (const auto& [pc, loads] : by_pc) {
+    AccessSiteRecord& row = site(pc, Space::global, AccessSiteKind::load);
+    row.executions = row.lanes = loads.count;  // one lane acts for its warp
+    row.bytes = loads.bytes != 0 ? loads.bytes : kNullI64;
+    row.sectors = row.ideal_sectors = kNullI64;
   }
 }
 
@@ -179,6 +233,7 @@ void Decoding::emit_objects() {
   }
 }
 
+// An object of one block has no counter for it, see counts_blocks(). TMA loads are in no block.
 void Decoding::emit_blocks() {
   if ((slot_.features & nvidia::kBlocks) == 0) return;
   constexpr uint64_t kBytes = uint64_t{1} << nvidia::kBlockShift;
@@ -187,7 +242,12 @@ void Decoding::emit_blocks() {
     if (range.first_block == nvidia::kUntracked || slot_.objects[i].end == 0) continue;
     const uint64_t size = range.end - range.begin;
     for (uint64_t offset = 0; offset < size; offset += kBytes) {
-      const uint64_t accesses = slot_.blocks[range.first_block + (offset >> nvidia::kBlockShift)];
+      int64_t accesses = static_cast<int64_t>(slot_.blocks[range.first_block + (offset >> nvidia::kBlockShift)]);
+      if (!nvidia::counts_blocks(slot_, range)) {
+        for (const AccessKind kind : {AccessKind::load, AccessKind::store, AccessKind::atomic}) {
+          accesses += tally(slot_.objects[i], kind).count;
+        }
+      }
       if (accesses == 0) continue;
       AccessBlockRecord row;
       row.start_ns = start_ns_;
@@ -195,7 +255,7 @@ void Decoding::emit_blocks() {
       row.object_id = snapshot_.pieces[i].object_id;
       row.offset = static_cast<int64_t>(snapshot_.pieces[i].offset + offset);
       row.bytes = static_cast<int64_t>(std::min(kBytes, size - offset));
-      row.accesses = static_cast<int64_t>(accesses);
+      row.accesses = accesses;
       result.blocks.push_back(row);
     }
   }
@@ -205,24 +265,65 @@ void Decoding::emit_sites() {
   for (uint32_t i = 0; i < slot_.site_capacity; ++i) {
     const nvidia::SiteEntry& entry = slot_.sites[i];
     if (entry.key == 0) continue;
-    const nvidia::MemorySpace space = nvidia::site_space(entry.key);
-    AccessSiteRecord row;
-    row.launch_id = launch_id_;
-    row.kind = to_site_kind(entry.kind);
-    row.space = to_space(space);
-    row.executions = static_cast<int64_t>(entry.executions);
-    row.lanes = static_cast<int64_t>(entry.lanes);
-    row.bytes = static_cast<int64_t>(entry.bytes);
-    if (space == nvidia::MemorySpace::global) {
-      row.sectors = static_cast<int64_t>(entry.sectors);
-      row.ideal_sectors = static_cast<int64_t>(entry.ideal_sectors);
-    } else if (space == nvidia::MemorySpace::shared) {
-      row.bank_conflicts = static_cast<int64_t>(entry.bank_conflicts);
+    const Space space = to_space(nvidia::site_space(entry.key));
+    AccessSiteRecord& row = site(nvidia::site_pc(entry.key), space, to_site_kind(entry.kind));
+    row.executions += static_cast<int64_t>(entry.executions);
+    row.lanes += static_cast<int64_t>(entry.lanes);
+    row.bytes += static_cast<int64_t>(entry.bytes);
+    if (space == Space::global) {
+      row.sectors += static_cast<int64_t>(entry.sectors);
+      row.ideal_sectors += static_cast<int64_t>(entry.ideal_sectors);
+    } else if (space == Space::shared) {
+      row.bank_conflicts += static_cast<int64_t>(entry.bank_conflicts);
     }
-    result.sites.push_back({nvidia::site_pc(entry.key), row});
+    if (entry.lane_counts == 0) continue;
+    note_lanes(row, __builtin_ctz(entry.lane_counts) + 1, 32 - __builtin_clz(entry.lane_counts));
   }
-  std::sort(result.sites.begin(), result.sites.end(),
-            [](const SiteRow& a, const SiteRow& b) { return a.pc < b.pc; });
+  for (const auto& [place, row] : sites_) result.sites.push_back({place.first, row});
+}
+
+void Decoding::emit_access(const nvidia::TraceRecord& record, uint32_t lanes, uint64_t address, int64_t stride,
+                           int64_t execution) {
+  AccessRow access{nvidia::traced_pc(record.what), {}};
+  access.row.launch_id = launch_id_;
+  access.row.execution = execution;
+  access.row.kind = to_site_kind(static_cast<uint32_t>(nvidia::traced_kind(record.what)));
+  access.row.space = to_space(nvidia::traced_space(record.what));
+  access.row.lanes = lanes;
+  access.row.address = static_cast<int64_t>(address);
+  access.row.stride = stride;
+  access.row.bytes = record.bytes;
+  result.accesses.push_back(access);
+}
+
+void Decoding::emit_accesses() {
+  const auto& totals = *slot_.totals;
+  const uint64_t end = std::min<uint64_t>(totals.trace_wanted, slot_.trace_capacity);
+  int64_t execution = 0;
+  for (uint64_t at = 0; at < end && slot_.trace[at].lanes != 0; ++execution) {
+    const nvidia::TraceRecord& record = slot_.trace[at++];
+    if (!nvidia::traced_scattered(record.what)) {
+      emit_access(record, record.lanes, record.address, record.stride, execution);
+      continue;
+    }
+    // Cut into runs of even spacing, each as long as it gets.
+    const uint64_t* const addresses = reinterpret_cast<const uint64_t*>(slot_.trace + at);
+    const uint32_t count = nvidia::lanes::count(record.lanes);
+    uint32_t rest = record.lanes;
+    for (uint32_t i = 0; i < count;) {
+      const uint64_t stride = i + 1 < count ? addresses[i + 1] - addresses[i] : 0;
+      uint32_t run = 1, lanes = rest & -rest;
+      rest &= rest - 1;
+      while (i + run < count && addresses[i + run] - addresses[i + run - 1] == stride) {
+        lanes |= rest & -rest, rest &= rest - 1;
+        ++run;
+      }
+      emit_access(record, lanes, addresses[i], run > 1 ? static_cast<int64_t>(stride) : 0, execution);
+      i += run;
+    }
+    at += (count + nvidia::kLanesOfRecord - 1) / nvidia::kLanesOfRecord;
+  }
+  result.lost_accesses = totals.trace_lost;
 }
 
 // The bit of every `group`-th page of the address space, or'ed over its group, counted.
@@ -260,10 +361,12 @@ DecodedSlot decode_slot(uint8_t* body, const SlotLayout& layout, const Snapshot&
   decoding.result.lost_sites = totals.lost_sites;
   decoding.result.lost_tensor_maps = totals.lost_tensor_maps;
   decoding.result.tensor_stores = totals.tensor_stores;
+  decoding.add_hot_counters();
+  decoding.emit_blocks();
   decoding.add_tensor_loads(maps);
   decoding.emit_objects();
-  decoding.emit_blocks();
-  decoding.emit_sites();
+  if ((layout.features & nvidia::kSites) != 0) decoding.emit_sites();
+  if ((layout.features & nvidia::kTrace) != 0) decoding.emit_accesses();
   return std::move(decoding.result);
 }
 

@@ -18,7 +18,7 @@ struct Patch {
   Sanitizer_InstructionId instruction;
   const char* name;   // of the kind, for users
   For purpose;
-  bool at_each_depth;  // pasta_objects_NAME and pasta_full_NAME, else pasta_NAME
+  bool at_each_depth;  // pasta_objects_NAME, pasta_full_NAME and pasta_trace_NAME, else pasta_NAME
   bool at_floor;
 };
 
@@ -32,7 +32,7 @@ constexpr Patch kPatches[] = {
     {SANITIZER_INSTRUCTION_TMA_LOAD, "tma_load", For::device_memory, false, false},
     {SANITIZER_INSTRUCTION_TMA_STORE, "tma_store", For::device_memory, false, false},
 #endif
-    {SANITIZER_INSTRUCTION_SHARED_MEMORY_ACCESS, "shared", For::shared, false, false},
+    {SANITIZER_INSTRUCTION_SHARED_MEMORY_ACCESS, "shared", For::shared, true, false},
     {SANITIZER_INSTRUCTION_REMOTE_SHARED_MEMORY_ACCESS, "remote_shared", For::shared, false, false},
     {SANITIZER_INSTRUCTION_MATRIX_MEMORY_ACCESS, "matrix", For::shared, false, false},
     {SANITIZER_INSTRUCTION_ASYNC_STORE, "async_store", For::shared, false, false},
@@ -55,6 +55,7 @@ bool wants(const Selection& selection, const Patch& patch) {
 std::string function_name(const Selection& selection, const Patch& patch) {
   std::string name = "pasta_";
   if (selection.floor) name += "floor_";
+  else if (patch.at_each_depth && selection.trace) name += "trace_";
   else if (patch.at_each_depth) name += selection.sites || selection.blocks ? "full_" : "objects_";
   return name + patch.name;
 }

@@ -20,6 +20,7 @@ constexpr size_t kBatch = 32;
 constexpr int64_t kMaxAgeNs = 100'000'000;
 constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kLeastRanges = 256;  // that a table has room for
+constexpr size_t kTraceShare = 10;    // of the memory for results: that each of so many launches may have for its trace
 
 std::atomic<uint64_t> g_tokens{1};
 
@@ -66,6 +67,7 @@ Launches::Launches(CUcontext context, const Selection& selection, MemoryObjects&
       objects_(objects),
       maps_(maps),
       features_(features),
+      trace_bytes_(selection.trace ? selection.buffer_bytes / kTraceShare : 0),
       pool_(selection.buffer_bytes) {}
 
 void Launches::lose(int64_t launches, const std::string& why) {
@@ -198,7 +200,7 @@ void* Launches::begin(const NewLaunch& launch, uint64_t& token) {
   Flight flight;
   flight.launch = launch;
   const std::shared_ptr<const Snapshot> snapshot = objects_.snapshot();
-  flight.layout = SlotLayout::of(*snapshot, features_);
+  flight.layout = SlotLayout::of(*snapshot, features_, trace_bytes_);
   flight.table = table_for(snapshot);
   if (flight.table == nullptr) {
     lose(1, "no device memory for the table of memory objects");
@@ -330,13 +332,15 @@ size_t Launches::read_run(std::vector<Flight>& flights, size_t first, Sanitizer_
   const Slot slot = flights[first].slot;
   const size_t slot_bytes = slot.slab->slot_bytes;
   size_t count = 1;
-  while (first + count < flights.size() && (count + 1) * slot_bytes <= kStagingBytes &&
+  while (trace_bytes_ == 0 && first + count < flights.size() && (count + 1) * slot_bytes <= kStagingBytes &&
          flights[first + count].slot.slab == slot.slab && flights[first + count].slot.index == slot.index + count) {
     ++count;
   }
-  uint8_t* const bodies = slot.slab->body(slot.index);
-  const size_t bytes = (count - 1) * slot_bytes + flights[first + count - 1].layout.bytes;
-  SanitizerResult result = call.sanitizerMemcpyDeviceToHost(staging, bodies, bytes, stream);
+  const size_t skipped = flights[first].layout.cleared();  // the trace, in front
+  uint8_t* const bodies = slot.slab->body(slot.index) + skipped;
+  const size_t bytes = (count - 1) * slot_bytes + flights[first + count - 1].layout.bytes - skipped;
+  SanitizerResult result = call.sanitizerMemcpyDeviceToHost(staging + skipped, bodies, bytes, stream);
+  if (result == SANITIZER_SUCCESS && trace_bytes_ != 0) result = read_trace(flights[first], stream, staging);
   if (result != SANITIZER_SUCCESS) {
     lose(static_cast<int64_t>(count), "results could not be read: " + describe(result));
   } else {
@@ -348,6 +352,15 @@ size_t Launches::read_run(std::vector<Flight>& flights, size_t first, Sanitizer_
     for (size_t i = 0; i < count; ++i) slot.slab->fresh[slot.index + i] = true;
   }
   return count;
+}
+
+// Of a slot whose counters were read: as much of the trace as was written.
+SanitizerResult Launches::read_trace(const Flight& flight, Sanitizer_StreamHandle stream, uint8_t* staging) {
+  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(staging + flight.layout.totals);
+  const uint64_t records = std::min<uint64_t>(totals.trace_wanted, flight.layout.trace_capacity);
+  if (records == 0) return SANITIZER_SUCCESS;
+  return library().call.sanitizerMemcpyDeviceToHost(staging, flight.slot.slab->body(flight.slot.index),
+                                                    records * sizeof(nvidia::TraceRecord), stream);
 }
 
 int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
@@ -374,6 +387,10 @@ void Launches::emit(const Flight& flight, uint8_t* body) {
     site.row.site_id = site_id(flight.launch.kernel, site.pc);
     pasta::emit(site.row);
   }
+  for (AccessRow& access : decoded.accesses) {
+    access.row.site_id = site_id(flight.launch.kernel, access.pc);
+    pasta::emit(access.row);
+  }
   const auto lost = [](const char* table, uint64_t count, const char* cause, const char* remedy = "") {
     if (count != 0) report_loss("sanitizer", table, static_cast<int64_t>(count), cause, remedy);
   };
@@ -383,6 +400,9 @@ void Launches::emit(const Flight& flight, uint8_t* body) {
        "TMA loads through tensor maps that were made or changed on the device: their bytes are not known");
   lost("access_object", decoded.coarse_tensor_maps,
        "TMA loads whose pages are not exact: im2col, gather, packed types or very many rows");
+  lost("access", decoded.lost_accesses, "a launch makes more accesses than its part of the trace holds",
+       "--memory-buffer gives more, --sample measures fewer launches");
+  lost("access", decoded.untraced_tensors, "TMA loads and stores have no rows in the trace");
   lost("access_object", decoded.tensor_stores, "TMA stores, which the Sanitizer reports without their bytes");
 }
 

@@ -94,6 +94,7 @@ class Launches {
   void harvest(Sanitizer_StreamHandle stream, bool now);
   void read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream);
   size_t read_run(std::vector<Flight>& flights, size_t first, Sanitizer_StreamHandle stream, uint8_t* staging);
+  SanitizerResult read_trace(const Flight& flight, Sanitizer_StreamHandle stream, uint8_t* staging);
   void emit(const Flight& flight, uint8_t* body);
   int64_t site_id(const KernelCode& kernel, uint64_t pc);
   void lose(int64_t launches, const std::string& why);
@@ -103,6 +104,7 @@ class Launches {
   MemoryObjects& objects_;
   const TensorMaps& maps_;
   const uint32_t features_;
+  const size_t trace_bytes_;  // of each slot
 
   std::mutex mutex_;
   SlotPool pool_;

@@ -27,12 +27,14 @@ void select(std::string_view word, Selection& selection) {
   } else if (word == "blocks") {
     selection.blocks = true;
   } else if (word == "shared") {
-    selection.sites = selection.shared = true;
+    selection.shared = true;
   } else if (word == "local") {
     selection.sites = selection.local = true;
+  } else if (word == "trace") {
+    selection.trace = true;
   } else if (word == "floor") {
     selection.floor = true;
-  } else if (!word.empty()) {
+  } else if (!word.empty() && word != "lines") {  // those are of OpenCL: pages are counted here
     selection.unknown.append(selection.unknown.empty() ? "" : ",").append(word);
   }
 }
@@ -52,6 +54,8 @@ Selection Selection::parse(std::string_view list, std::string_view sample, std::
     select(list.substr(0, comma), selection);
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
+  // In the trace there are accesses to shared memory too; with nothing else, they are counted by instruction.
+  if (selection.shared && !selection.trace) selection.sites = true;
   const size_t colon = sample.find(':');
   selection.sample_first = positive(sample.substr(0, colon), selection.sample_first);
   if (colon != std::string_view::npos) {

@@ -11,6 +11,7 @@ namespace pasta::sanitizer {
 struct Selection {
   bool objects = false, sites = false, blocks = false;
   bool shared = false, local = false;  // sites of these spaces too
+  bool trace = false;                  // every access
   bool floor = false;                  // patches that do nothing: the cost of instrumentation itself
   std::string unknown;                 // words of the list that mean nothing, comma-separated
 
@@ -18,11 +19,12 @@ struct Selection {
   int64_t sample_first = INT64_MAX, sample_every = 100;
   size_t buffer_bytes = size_t{256} << 20;  // device memory for results, a context
 
-  // "objects,sites,blocks,shared,local,divergence" (or "all", or "floor"); N or N:K; bytes.
+  // "objects,sites,blocks,shared,local,divergence,trace" (or "all" but the trace, or "floor"); N or N:K; bytes.
   static Selection parse(std::string_view list, std::string_view sample, std::string_view buffer);
   static Selection from_environment();
 
-  bool nothing() const { return !objects && !sites && !blocks && !floor; }
+  bool nothing() const { return !objects && !sites && !blocks && !trace && !floor; }
+  bool tells_instructions() const { return sites || trace; }
 };
 
 }  // namespace pasta::sanitizer

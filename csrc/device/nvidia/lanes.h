@@ -33,15 +33,40 @@ PASTA_DEVICE uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__popc
 PASTA_DEVICE uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__ffs(static_cast<int>(mask)) - 1); }
 PASTA_DEVICE uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(__clz(static_cast<int>(mask))); }
 
+// The lanes all give the same value.
+PASTA_DEVICE bool agree(uint32_t mask, uint64_t value) {
+  int same = 0;
+  __match_all_sync(mask, static_cast<unsigned long long>(value), &same);
+  return same != 0;
+}
+PASTA_DEVICE uint32_t rank(uint32_t mask) {
+  uint32_t below;
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+  return static_cast<uint32_t>(__popc(mask & below));
+}
+PASTA_DEVICE uint32_t multiprocessor() {
+  uint32_t number;
+  asm("mov.u32 %0, %%smid;" : "=r"(number));
+  return number;
+}
+
+// All counters lie in device memory: said to the compiler, it leaves out what an atomic on shared memory would need.
 PASTA_DEVICE void add(uint64_t* at, uint64_t value) {
-  atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "l"(value));
 }
 PASTA_DEVICE void raise(uint64_t* at, uint64_t value) {
-  atomicMax(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
+  asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "l"(value));
 }
-PASTA_DEVICE void raise(uint32_t* at, uint32_t value) { atomicMax(at, value); }
-PASTA_DEVICE void set_bits(uint32_t* at, uint32_t bits) { atomicOr(at, bits); }
-// Returns what was there before.
+PASTA_DEVICE void raise(uint32_t* at, uint32_t value) {
+  asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(value));
+}
+PASTA_DEVICE void set_bits(uint32_t* at, uint32_t bits) {
+  asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(bits));
+}
+// These two return what was there before.
+PASTA_DEVICE uint64_t take(uint64_t* at, uint64_t amount) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(amount));
+}
 PASTA_DEVICE uint64_t claim(uint64_t* at, uint64_t value) {
   return atomicCAS(reinterpret_cast<unsigned long long*>(at), 0ull, static_cast<unsigned long long>(value));
 }
@@ -50,6 +75,11 @@ PASTA_DEVICE uint64_t peek(const uint64_t* at) {
   return __ldcg(reinterpret_cast<const unsigned long long*>(at));
 }
 PASTA_DEVICE uint32_t peek(const uint32_t* at) { return __ldcg(at); }
+// From L1, which may be behind. What only grows has at least grown this far.
+PASTA_DEVICE uint64_t glance(const uint64_t* at) {
+  return __ldca(reinterpret_cast<const unsigned long long*>(at));
+}
+PASTA_DEVICE uint32_t glance(const uint32_t* at) { return __ldca(at); }
 
 #else
 
@@ -57,7 +87,10 @@ uint32_t index();
 uint32_t ballot(uint32_t mask, bool predicate);
 uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from);
 uint32_t match(uint32_t mask, uint64_t value);
+bool agree(uint32_t mask, uint64_t value);
+uint32_t multiprocessor();
 inline uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }
+inline uint32_t rank(uint32_t mask) { return count(mask & ((1u << index()) - 1)); }
 inline uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__builtin_ctz(mask)); }
 inline uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(__builtin_clz(mask)); }
 
@@ -66,6 +99,11 @@ inline void add(uint64_t* at, uint64_t value) { *at += value; }
 inline void raise(uint64_t* at, uint64_t value) { *at = value > *at ? value : *at; }
 inline void raise(uint32_t* at, uint32_t value) { *at = value > *at ? value : *at; }
 inline void set_bits(uint32_t* at, uint32_t bits) { *at |= bits; }
+inline uint64_t take(uint64_t* at, uint64_t amount) {
+  const uint64_t before = *at;
+  *at += amount;
+  return before;
+}
 inline uint64_t claim(uint64_t* at, uint64_t value) {
   const uint64_t before = *at;
   if (before == 0) *at = value;
@@ -73,6 +111,8 @@ inline uint64_t claim(uint64_t* at, uint64_t value) {
 }
 inline uint64_t peek(const uint64_t* at) { return *at; }
 inline uint32_t peek(const uint32_t* at) { return *at; }
+inline uint64_t glance(const uint64_t* at) { return *at; }
+inline uint32_t glance(const uint32_t* at) { return *at; }
 
 #endif
 

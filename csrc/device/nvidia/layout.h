@@ -5,11 +5,13 @@
 //
 //   range table   Range[range_count], sorted by begin, disjoint
 //   slot          SlotHeader   written by the host before the launch
+//                 TraceRecord[], as it was left: only what the launch wrote is read
 //                 everything below is zero when a launch begins:
 //                 Totals | ObjectCounters[range_count + 1] | pages u32[] | blocks u64[]
-//                        | TensorMapEntry[] | SiteEntry[]
+//                        | HotCounter[] | TensorMapEntry[] | SiteEntry[]
 //
 // ObjectCounters[range_count] is for addresses that no known object holds.
+// What warps on all multiprocessors would add to one counter goes to a HotCounter of theirs first; the host adds it up.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +48,17 @@ struct ObjectCounters {
 };
 static_assert(sizeof(ObjectCounters) == 26 * 8);
 
+struct HotCounter {
+  uint64_t key;  // hot_key(); 0: free
+  uint64_t count;
+};
+static_assert(sizeof(HotCounter) == 16);
+
 struct SiteEntry {
   uint64_t key;  // site_key(); 0: free
   uint64_t executions, lanes, bytes, sectors, ideal_sectors, bank_conflicts;
-  uint32_t kind, reserved;  // AccessKind
+  uint32_t kind;         // AccessKind
+  uint32_t lane_counts;  // bit n - 1: an execution had n lanes
 };
 static_assert(sizeof(SiteEntry) == 64);
 
@@ -65,15 +74,28 @@ struct TensorMapEntry {
 };
 static_assert(sizeof(TensorMapEntry) == 80);
 
+// One execution of an instruction by a warp, in the trace. Where the addresses of its lanes are not evenly spaced they
+// follow, as u64 in the order of the lanes, in as many whole records as they take.
+struct TraceRecord {
+  uint64_t what;     // trace_what()
+  uint32_t lanes;    // that take part, a bit each; 0: the trace ends here
+  uint32_t bytes;    // of each lane
+  uint64_t address;  // of the first of them
+  int64_t stride;    // from one of them to the next
+};
+static_assert(sizeof(TraceRecord) == 32);
+
 struct Totals {
   uint64_t lost_sites;        // executions that found no room among the sites
   uint64_t lost_tensor_maps;  // likewise
   uint64_t tensor_stores;     // executions of TMA stores
+  uint64_t trace_wanted;      // records, whether there was room for them or not
+  uint64_t trace_lost;        // executions for which there was none
   // Range last hit by the instructions whose pc falls here: most instructions stay in one object.
   static constexpr uint32_t kHints = 64;
   uint32_t hints[kHints];
 };
-static_assert(sizeof(Totals) == 3 * 8 + 64 * 4);
+static_assert(sizeof(Totals) == 5 * 8 + 64 * 4);
 
 enum Features : uint32_t {
   kObjects = 1u << 0,
@@ -82,6 +104,7 @@ enum Features : uint32_t {
   // Operands that patches got after 13.0, undefined in the hands of an older library.
   kBulkMasks = 1u << 3,   // since 13.3: the byte mask of bulk stores
   kZeroFills = 1u << 4,   // since 13.5: the bytes that cp.async fills with zeros
+  kTrace = 1u << 5,
 };
 
 struct SlotHeader {
@@ -90,15 +113,20 @@ struct SlotHeader {
   ObjectCounters* objects;
   uint32_t* pages;
   uint64_t* blocks;
+  HotCounter* hot;
   TensorMapEntry* tensor_maps;
   SiteEntry* sites;
+  TraceRecord* trace;
   uint32_t range_count;
-  uint32_t tensor_map_capacity, site_capacity;  // powers of two, or 0
+  uint32_t hot_capacity, tensor_map_capacity, site_capacity;  // powers of two, or 0
+  uint32_t trace_capacity;                                    // records
   uint32_t features;
 };
-static_assert(sizeof(SlotHeader) == 72);
+static_assert(sizeof(SlotHeader) == 96);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
 inline constexpr uint32_t kMaxProbes = 64;  // in the hash tables: then the entry counts as lost
+inline constexpr uint32_t kHotProbes = 4;   // for a hot counter: then the counter that all share takes it
+inline constexpr uint32_t kReplicas = 8;    // of a hot counter, a power of two
 
 }  // namespace pasta::nvidia

@@ -1,6 +1,7 @@
 // Per memory object: accesses and bytes by kind, pages and blocks touched, first and last byte.
 #pragma once
 
+#include "device/nvidia/hot_counters.h"
 #include "device/nvidia/lanes.h"
 #include "device/nvidia/layout.h"
 #include "device/nvidia/ranges.h"
@@ -35,13 +36,61 @@ PASTA_DEVICE void raise_to_largest(uint32_t group, uint32_t start, uint64_t* at,
   if (lanes::index() == lanes::first(group)) lanes::raise(at, largest);
 }
 
+// By one lane for those that access one object.
+PASTA_DEVICE void count_lanes(const SlotHeader& slot, uint32_t index, uint32_t counter, uint32_t count) {
+  if (add_hot(slot, HotKind::object, object_name(index, counter), count)) return;
+  lanes::add(&slot.objects[index].lanes[0][0] + counter, count);
+}
+
+// Likewise for one block, see counts_blocks().
+PASTA_DEVICE void count_block(const SlotHeader& slot, uint32_t block, uint32_t count) {
+  if (!add_hot(slot, HotKind::block, block, count)) lanes::add(slot.blocks + block, count);
+}
+
+PASTA_DEVICE bool is_marked(const SlotHeader& slot, const Range& range, uint64_t address) {
+  if (range.page_word == kUntracked) return true;
+  const uint32_t page = page_of(range.begin, address);
+  return (lanes::glance(slot.pages + range.page_word + page / 32) >> (page % 32) & 1) != 0;
+}
+
+// What nearly all accesses are: every lane is in the object that the instruction hit last, on a page that is marked,
+// between the first and the last byte so far. Then there is only to count, and one collective found it out. False:
+// nothing was counted.
+template <bool kWithBlocks>
+PASTA_DEVICE bool reduce_settled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                 uint32_t bytes, uint32_t counter) {
+  constexpr uint64_t kNothing = UINT64_MAX;
+  const uint32_t index = *hint_of(slot, pc);
+  uint64_t where = kNothing;  // object, and block + 1 where those are counted
+  if (index < slot.range_count) {
+    const Range& range = slot.ranges[index];
+    const ObjectCounters& counters = slot.objects[index];
+    const uint64_t offset = address - range.begin;
+    const bool settled = address >= range.begin && address < range.end && is_marked(slot, range, address) &&
+                         offset + bytes <= lanes::glance(&counters.end) &&
+                         ~offset <= lanes::glance(&counters.inverted_first);
+    if (settled) {
+      where = index;
+      if (kWithBlocks && counts_blocks(slot, range)) {
+        where |= (range.first_block + (offset >> kBlockShift) + 1) << 32;
+      }
+    }
+  }
+  if (!lanes::agree(active, where) || where == kNothing) return false;
+  if (lanes::index() != lanes::first(active)) return true;
+  count_lanes(slot, index, counter, lanes::count(active));
+  const uint32_t block = static_cast<uint32_t>(where >> 32);
+  if (kWithBlocks && block != 0) count_block(slot, block - 1, lanes::count(active));
+  return true;
+}
+
 // The lanes of `group` access one object, or nobody's memory.
 template <bool kWithBlocks>
 PASTA_DEVICE void reduce_object(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address,
                                 uint32_t bytes, uint32_t counter) {
-  ObjectCounters& counters = slot.objects[index];
-  if (lanes::index() == lanes::first(group)) lanes::add(&counters.lanes[0][0] + counter, lanes::count(group));
+  if (lanes::index() == lanes::first(group)) count_lanes(slot, index, counter, lanes::count(group));
   if (index == slot.range_count) return;
+  ObjectCounters& counters = slot.objects[index];
   const Range& range = slot.ranges[index];
   const uint64_t begin = range.begin;
   if (range.page_word != kUntracked) mark_page(slot.pages + range.page_word, page_of(begin, address));
@@ -52,12 +101,10 @@ PASTA_DEVICE void reduce_object(const SlotHeader& slot, uint32_t group, uint32_t
   if (lanes::ballot(group, ~offset > lanes::peek(&counters.inverted_first)) != 0) {
     raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
   }
-  if (kWithBlocks && (slot.features & kBlocks) != 0 && range.first_block != kUntracked) {
+  if (kWithBlocks && counts_blocks(slot, range)) {
     const uint32_t block = static_cast<uint32_t>(offset >> kBlockShift);
     const uint32_t peers = lanes::match(group, block);
-    if (lanes::index() == lanes::first(peers)) {
-      lanes::add(slot.blocks + range.first_block + block, lanes::count(peers));
-    }
+    if (lanes::index() == lanes::first(peers)) count_block(slot, range.first_block + block, lanes::count(peers));
   }
 }
 
@@ -66,6 +113,7 @@ template <bool kWithBlocks>
 PASTA_DEVICE void reduce_objects(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                  uint32_t bytes, AccessKind kind) {
   const uint32_t counter = static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
+  if (reduce_settled<kWithBlocks>(slot, active, pc, address, bytes, counter)) return;
   // One round for each object, or gap between objects, that the warp touches: nearly always one round.
   for (uint32_t pending = active; pending != 0;) {
     const Found found = find_range(slot, pc, lanes::broadcast(active, address, lanes::first(pending)));
@@ -95,9 +143,7 @@ PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t pc, uint64_t addr
       mark_page(slot.pages + range.page_word, page);
     }
   }
-  if ((slot.features & kBlocks) != 0 && range.first_block != kUntracked) {
-    lanes::add(slot.blocks + range.first_block + (offset >> kBlockShift), 1);
-  }
+  if (counts_blocks(slot, range)) count_block(slot, range.first_block + static_cast<uint32_t>(offset >> kBlockShift), 1);
 }
 
 }  // namespace pasta::nvidia

@@ -3,7 +3,7 @@
 //
 // There is a set of patches for each depth of analysis: `floor` does nothing, and so measures what instrumentation
 // itself costs; `objects` is short, because its registers add to those of every kernel; `full` does what the slot's
-// features ask for. A launch without a slot is not measured.
+// features ask for; `trace` keeps every access besides. A launch without a slot is not measured.
 #include <sanitizer_patching.h>
 
 #include <type_traits>
@@ -12,10 +12,13 @@
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
+#include "device/nvidia/trace_writer.h"
 
 using namespace pasta::nvidia;
 
 namespace {
+
+enum class Depth { objects, full, trace };
 
 PASTA_DEVICE AccessKind kind_of(uint32_t flags) {
   constexpr uint32_t kBoth = SANITIZER_MEMORY_DEVICE_FLAG_READ | SANITIZER_MEMORY_DEVICE_FLAG_WRITE;
@@ -27,55 +30,66 @@ PASTA_DEVICE AccessKind kind_of(uint32_t flags) {
 
 PASTA_DEVICE bool leads(uint32_t active) { return lanes::index() == lanes::first(active); }
 
-template <bool kFull>
+template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = __activemask();
-  if (!kFull) {
+  if (kDepth == Depth::objects) {
     reduce_objects<false>(slot, active, pc, address, bytes, kind);
     return;
   }
   if ((slot.features & (kObjects | kBlocks)) != 0) reduce_objects<true>(slot, active, pc, address, bytes, kind);
   if ((slot.features & kSites) != 0) reduce_global_site(slot, active, pc, address, bytes, kind);
+  if (kDepth == Depth::trace) trace_warp(slot, active, pc, MemorySpace::global, address, bytes, kind);
+}
+
+// Consecutive bytes, of any number, by one lane.
+template <Depth kDepth>
+PASTA_DEVICE void on_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
+  if (kDepth == Depth::objects || (slot.features & (kObjects | kBlocks)) != 0) {
+    reduce_span(slot, pc, address, bytes, kind);
+  }
+  if (kDepth != Depth::objects && (slot.features & kSites) != 0) reduce_span_site(slot, pc, address, bytes, kind);
+  if (kDepth == Depth::trace) trace_span(slot, pc, address, bytes, kind);
 }
 
 // One instruction of a whole warp, whose lanes have the same operands.
-template <bool kFull>
-PASTA_DEVICE void on_bulk(const SlotHeader& slot, uint64_t pc, uint64_t address, uint64_t bytes, AccessKind kind) {
-  if (!leads(__activemask())) return;
-  if (!kFull || (slot.features & (kObjects | kBlocks)) != 0) reduce_span(slot, pc, address, bytes, kind);
-  if (kFull && (slot.features & kSites) != 0) reduce_span_site(slot, pc, address, bytes, kind);
+template <Depth kDepth>
+PASTA_DEVICE void on_bulk(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
+  if (leads(__activemask())) on_span<kDepth>(slot, pc, address, bytes, kind);
 }
 
 // cp.async: `zeros` of the `bytes` written to shared memory are not read from anywhere.
-template <bool kFull>
+template <Depth kDepth>
 PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                 uint32_t zeros) {
   const uint32_t moved = zeros < bytes ? bytes - zeros : 0;
   if (moved == 0) return;
-  if (has_size_class(moved)) {
-    // Lanes may differ in what they move: those of one size together.
-    const uint32_t active = __activemask();
-    for (uint32_t pending = active; pending != 0;) {
-      const uint32_t size = static_cast<uint32_t>(lanes::broadcast(active, moved, lanes::first(pending)));
-      const uint32_t group = lanes::ballot(active, moved == size);
-      pending &= ~group;
-      if (moved == size) on_global<kFull>(slot, pc, address, size, AccessKind::load);
-    }
+  if (!has_size_class(moved)) {
+    on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
     return;
   }
-  if (!kFull || (slot.features & (kObjects | kBlocks)) != 0) reduce_span(slot, pc, address, moved, AccessKind::load);
-  if (kFull && (slot.features & kSites) != 0) reduce_span_site(slot, pc, address, moved, AccessKind::load);
+  // Lanes may differ in what they move: those of one size together.
+  const uint32_t active = __activemask();
+  for (uint32_t pending = active; pending != 0;) {
+    const uint32_t size = static_cast<uint32_t>(lanes::broadcast(active, moved, lanes::first(pending)));
+    const uint32_t group = lanes::ballot(active, moved == size);
+    pending &= ~group;
+    if (moved == size) on_global<kDepth>(slot, pc, address, size, AccessKind::load);
+  }
 }
 
+template <Depth kDepth>
 PASTA_DEVICE void on_shared(const SlotHeader& slot, uint64_t pc, uint32_t address, uint32_t bytes, AccessKind kind) {
-  if ((slot.features & kSites) != 0) reduce_shared_site(slot, __activemask(), pc, address, bytes, kind);
+  const uint32_t active = __activemask();
+  if ((slot.features & kSites) != 0) reduce_shared_site(slot, active, pc, address, bytes, kind);
+  if (kDepth == Depth::trace) trace_warp(slot, active, pc, MemorySpace::shared, address, bytes, kind);
 }
 
 PASTA_DEVICE void on_plain(const SlotHeader& slot, uint64_t pc, MemorySpace space, uint32_t bytes, AccessKind kind) {
   if ((slot.features & kSites) != 0) reduce_plain_site(slot, __activemask(), pc, space, bytes, kind);
 }
 
-constexpr uint64_t kBulkBlockBytes = 16;
+constexpr uint32_t kBulkBlockBytes = 16;
 constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above it are a mask's bits
 
 }  // namespace
@@ -105,29 +119,29 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
 
 // -- Device memory: a patch of each depth ----------------------------------------------------------
 
-#define GLOBAL_PATCHES(depth, full)                                                                                   \
+#define GLOBAL_PATCHES(depth)                                                                                         \
   PATCH pasta_##depth##_global(void* userdata, uint64_t pc, void* address, uint32_t bytes, uint32_t flags,            \
                                const void*) {                                                                         \
     SLOT_OR_RETURN;                                                                                                   \
     if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return SANITIZER_PATCH_SUCCESS;                         \
-    on_global<full>(slot, pc, reinterpret_cast<uint64_t>(address), bytes, kind_of(flags));                            \
+    on_global<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(address), bytes, kind_of(flags));                            \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_memcpy_async(void* userdata, uint64_t pc, void* source, uint32_t,                             \
                                      uint32_t bytes ZERO_FILL_OPERAND) {                                              \
     SLOT_OR_RETURN;                                                                                                   \
-    on_async_copy<full>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, ZERO_FILL);                              \
+    on_async_copy<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, ZERO_FILL);                              \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_bulk_load(void* userdata, uint64_t pc, uint64_t source, uint32_t, uint32_t, uint32_t size,    \
                                   uint32_t) {                                                                         \
     SLOT_OR_RETURN;                                                                                                   \
-    on_bulk<full>(slot, pc, source, (size & kBulkCount) * kBulkBlockBytes, AccessKind::load);                         \
+    on_bulk<Depth::depth>(slot, pc, source, (size & kBulkCount) * kBulkBlockBytes, AccessKind::load);                         \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_bulk_reduction(void* userdata, uint64_t pc, uint64_t target, uint32_t, uint32_t blocks) {     \
     SLOT_OR_RETURN;                                                                                                   \
-    on_bulk<full>(slot, pc, target, (blocks & kBulkCount) * kBulkBlockBytes, AccessKind::atomic);                     \
+    on_bulk<Depth::depth>(slot, pc, target, (blocks & kBulkCount) * kBulkBlockBytes, AccessKind::atomic);                     \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   OF_TYPE(pasta_##depth##_global, SanitizerCallbackMemoryAccess);                                                     \
@@ -135,21 +149,23 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
   OF_TYPE(pasta_##depth##_bulk_load, SanitizerCallbackBulkCopyGlobalToShared);                                        \
   OF_TYPE(pasta_##depth##_bulk_reduction, SanitizerCallbackBulkReductionSharedToGlobal)
 
-GLOBAL_PATCHES(objects, false);
-GLOBAL_PATCHES(full, true);
+GLOBAL_PATCHES(objects);
+GLOBAL_PATCHES(full);
+GLOBAL_PATCHES(trace);
 
-#define BULK_STORE_PATCH(depth, full)                                                                              \
+#define BULK_STORE_PATCH(depth)                                                                                    \
   PATCH pasta_##depth##_bulk_store(void* userdata, uint64_t pc, uint64_t target, uint32_t,                         \
                                    uint32_t size BULK_MASK_OPERAND) {                                              \
     SLOT_OR_RETURN;                                                                                                \
-    const uint64_t of_each = BULK_MASK != 0 ? lanes::count(size >> 16) : kBulkBlockBytes;                          \
-    on_bulk<full>(slot, pc, target, (size & kBulkCount) * of_each, AccessKind::store);                             \
+    const uint32_t of_each = BULK_MASK != 0 ? lanes::count(size >> 16) : kBulkBlockBytes;                          \
+    on_bulk<Depth::depth>(slot, pc, target, (size & kBulkCount) * of_each, AccessKind::store);                             \
     return SANITIZER_PATCH_SUCCESS;                                                                                \
   }                                                                                                                \
   OF_TYPE(pasta_##depth##_bulk_store, SanitizerCallbackBulkCopySharedToGlobal)
 
-BULK_STORE_PATCH(objects, false);
-BULK_STORE_PATCH(full, true);
+BULK_STORE_PATCH(objects);
+BULK_STORE_PATCH(full);
+BULK_STORE_PATCH(trace);
 
 // The depth does not matter to TMA: one execution moves a whole tile.
 #ifdef PASTA_SANITIZER_TMA
@@ -175,12 +191,18 @@ PATCH pasta_tma_store(void* userdata, uint64_t) {
 
 // -- Memory on the chip ----------------------------------------------------------------------------
 
-PATCH pasta_shared(void* userdata, uint64_t pc, void* address, uint32_t bytes, uint32_t flags, const void*) {
-  SLOT_OR_RETURN;
-  on_shared(slot, pc, static_cast<uint32_t>(reinterpret_cast<uint64_t>(address)), bytes, kind_of(flags));
-  return SANITIZER_PATCH_SUCCESS;
-}
-OF_TYPE(pasta_shared, SanitizerCallbackMemoryAccess);
+#define SHARED_PATCH(depth)                                                                                           \
+  PATCH pasta_##depth##_shared(void* userdata, uint64_t pc, void* address, uint32_t bytes, uint32_t flags,            \
+                               const void*) {                                                                         \
+    SLOT_OR_RETURN;                                                                                                   \
+    const uint32_t place = static_cast<uint32_t>(reinterpret_cast<uint64_t>(address));                                \
+    on_shared<Depth::depth>(slot, pc, place, bytes, kind_of(flags));                                                  \
+    return SANITIZER_PATCH_SUCCESS;                                                                                   \
+  }                                                                                                                   \
+  OF_TYPE(pasta_##depth##_shared, SanitizerCallbackMemoryAccess)
+
+SHARED_PATCH(full);
+SHARED_PATCH(trace);
 
 PATCH pasta_remote_shared(void* userdata, uint64_t pc, void*, uint32_t bytes, uint32_t flags, const void*) {
   SLOT_OR_RETURN;

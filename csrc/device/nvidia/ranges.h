@@ -30,19 +30,28 @@ PASTA_DEVICE Found find_range(const Range* ranges, uint32_t range_count, uint64_
   return {range_count, range.end, below + 1 == range_count ? UINT64_MAX : ranges[below + 1].begin};
 }
 
-// The same, trying first what this instruction hit last. The hint is read and written without care: whatever it
-// says is checked.
+// Where the instruction leaves word of what it hit last. Read and written without care: whatever it says is checked.
+PASTA_DEVICE uint32_t* hint_of(const SlotHeader& slot, uint64_t pc) {
+  return &slot.totals->hints[(static_cast<uint32_t>(pc) >> 4) % Totals::kHints];  // instructions are 16 bytes apart
+}
+
+// The same, trying that first.
 PASTA_DEVICE Found find_range(const SlotHeader& slot, uint64_t pc, uint64_t address) {
-  // Instructions are 16 bytes apart.
-  uint32_t* const hint = &slot.totals->hints[(static_cast<uint32_t>(pc) >> 4) % Totals::kHints];
+  uint32_t* const hint = hint_of(slot, pc);
   const uint32_t guess = *hint;
   if (guess < slot.range_count) {
     const Range range = slot.ranges[guess];
     if (address >= range.begin && address < range.end) return {guess, range.begin, range.end};
   }
   const Found found = find_range(slot.ranges, slot.range_count, address);
-  if (found.index < slot.range_count) *hint = found.index;
+  if (found.index < slot.range_count && found.index != guess) *hint = found.index;
   return found;
+}
+
+// Whether the blocks of a range have counters. The only block of a small range has none: all its accesses are there.
+PASTA_DEVICE bool counts_blocks(const SlotHeader& slot, const Range& range) {
+  return (slot.features & kBlocks) != 0 && range.first_block != kUntracked &&
+         range.end - range.begin > uint64_t{1} << kBlockShift;
 }
 
 }  // namespace pasta::nvidia

@@ -1,6 +1,7 @@
 // Per instruction: executions, lanes, bytes, the sectors that its accesses need, and shared memory's extra passes.
 #pragma once
 
+#include "device/nvidia/hot_counters.h"
 #include "device/nvidia/lanes.h"
 #include "device/nvidia/layout.h"
 
@@ -16,23 +17,30 @@ PASTA_DEVICE uint64_t site_key(uint64_t pc, MemorySpace space) {
 PASTA_DEVICE uint64_t site_pc(uint64_t key) { return (key - 1) >> 2; }
 PASTA_DEVICE MemorySpace site_space(uint64_t key) { return static_cast<MemorySpace>((key - 1) & 3); }
 
-PASTA_DEVICE uint32_t hash_slot(uint64_t key, uint32_t capacity) {
-  return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15ull) >> 32) & (capacity - 1);
-}
+// All that an execution of an access to device memory adds to its site, in the name of a hot counter: how often each
+// shape was seen is one addition an execution, where the sums would be five.
+struct SiteShape {
+  uint64_t pc;
+  AccessKind kind;
+  uint32_t size_class, lanes, sectors;  // bytes of a lane as a power of two; 1..32; 1..32
 
-// The entry of `key` in an open hash table, claimed if need be; null when there is no room near its place.
-template <class Entry>
-PASTA_DEVICE Entry* find_entry(Entry* entries, uint32_t capacity, uint64_t key) {
-  if (capacity == 0) return nullptr;
-  uint32_t at = hash_slot(key, capacity);
-  for (uint32_t probe = 0; probe < kMaxProbes && probe < capacity; ++probe) {
-    uint64_t present = entries[at].key;
-    if (present == 0) present = lanes::claim(&entries[at].key, key);
-    if (present == key || present == 0) return entries + at;
-    at = (at + 1) & (capacity - 1);
+  PASTA_DEVICE uint64_t name() const {
+    return (pc >> 4) << 15 | static_cast<uint64_t>(kind) << 13 | size_class << 10 | (lanes - 1) << 5 | (sectors - 1);
   }
-  return nullptr;
-}
+  PASTA_DEVICE static bool fits(uint64_t pc) { return pc >> 48 == 0 && (pc & 15) == 0; }
+  PASTA_DEVICE static SiteShape of(uint64_t name) {
+    const uint32_t low = static_cast<uint32_t>(name);
+    return {(name >> 15) << 4, static_cast<AccessKind>(low >> 13 & 3), low >> 10 & 7, (low >> 5 & 31) + 1,
+            (low & 31) + 1};
+  }
+  PASTA_DEVICE uint32_t bytes() const { return lanes << size_class; }
+  // Accesses are aligned to their size, at most 32 bytes: each lies in one sector. A broadcast needs no more than it
+  // takes, so the ideal is at most what was needed.
+  PASTA_DEVICE uint32_t ideal_sectors() const {
+    const uint32_t packed = (bytes() + (1u << kSectorShift) - 1) >> kSectorShift;
+    return packed < sectors ? packed : sectors;
+  }
+};
 
 struct SiteCounts {
   uint32_t lanes;
@@ -48,6 +56,8 @@ PASTA_DEVICE void count_site(const SlotHeader& slot, uint64_t pc, MemorySpace sp
     return;
   }
   entry->kind = static_cast<uint32_t>(kind);
+  const uint32_t seen = 1u << (counts.lanes - 1);
+  if ((lanes::glance(&entry->lane_counts) & seen) == 0) lanes::set_bits(&entry->lane_counts, seen);
   lanes::add(&entry->executions, 1);
   lanes::add(&entry->lanes, counts.lanes);
   lanes::add(&entry->bytes, counts.bytes);
@@ -62,16 +72,15 @@ PASTA_DEVICE uint32_t count_distinct(uint32_t active, uint64_t value) {
   return lanes::count(lanes::ballot(active, lanes::index() == lanes::first(peers)));
 }
 
-// Accesses are aligned to their size, at most 32 bytes: each lies in one sector. A broadcast needs no more than it
-// takes, so the ideal is at most what was needed.
+// Each active lane accesses `bytes` (a size class) at its own `address`.
 PASTA_DEVICE void reduce_global_site(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                      uint32_t bytes, AccessKind kind) {
   const uint32_t sectors = count_distinct(active, address >> kSectorShift);
   if (lanes::index() != lanes::first(active)) return;
-  const uint32_t total = lanes::count(active) * bytes;
-  const uint32_t packed = (total + (1u << kSectorShift) - 1) >> kSectorShift;
+  const SiteShape shape{pc, kind, lanes::last(bytes), lanes::count(active), sectors};
+  if (SiteShape::fits(pc) && add_hot(slot, HotKind::site, shape.name(), 1)) return;
   count_site(slot, pc, MemorySpace::global, kind,
-             {lanes::count(active), total, sectors, packed < sectors ? packed : sectors, 0});
+             {shape.lanes, shape.bytes(), shape.sectors, shape.ideal_sectors(), 0});
 }
 
 // Passes that shared memory needs for one warp's access: lanes are served in groups that fill 128 bytes (half a

@@ -15,6 +15,7 @@
 #include "backends/sanitizer/collector.h"
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
+#include "device/nvidia/trace_writer.h"
 #include "fake_sanitizer.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
@@ -60,8 +61,13 @@ void enqueue_kernel(fake::Stream in, void* slot, uint64_t address) {
     const auto& header = *static_cast<const nvidia::SlotHeader*>(slot);
     warp::run(0xffffffff, [&](uint32_t lane) {
       nvidia::reduce_objects<true>(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
-      if ((header.features & nvidia::kSites) == 0) return;
-      nvidia::reduce_global_site(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
+      if ((header.features & nvidia::kSites) != 0) {
+        nvidia::reduce_global_site(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
+      }
+      if ((header.features & nvidia::kTrace) != 0) {
+        nvidia::trace_warp(header, 0xffffffff, 0x1040, nvidia::MemorySpace::global, address + lane * 4, 4,
+                           nvidia::AccessKind::load);
+      }
     });
   });
 }
@@ -205,6 +211,28 @@ void test_slots_are_used_again() {
       });
 }
 
+// One warp a launch: one row of the trace each, beside what is reduced.
+void test_trace_keeps_each_access() {
+  recorded(
+      "trace,objects", "1M",
+      [] {
+        allocate(64 * kMiB, kMiB);
+        for (int i = 0; i < 100; ++i) launch(stream(1), 64 * kMiB + 128 * static_cast<uint64_t>(i));
+        wait_for(stream(1));
+      },
+      [](const std::string& output) {
+        Columns rows_of = read_table(output, TableId::access);
+        CHECK(rows(rows_of, "address") == 100 && rows(read_table(output, TableId::access_object), "loads") == 100);
+        std::set<int64_t> addresses(rows_of["address"].begin(), rows_of["address"].end());
+        CHECK(addresses.size() == 100 && *addresses.begin() == static_cast<int64_t>(64 * kMiB));
+        CHECK(rows_of["lanes"][0] == 0xffffffff && rows_of["stride"][0] == 4 && rows_of["bytes"][0] == 4);
+        CHECK(rows_of["execution"][0] == 0);
+        Columns lines = read_table(output, TableId::line);
+        CHECK(rows(lines, "site_id") == 1 && lines["site_id"][0] == rows_of["site_id"][0] && lines["pc"][0] == 0x40);
+        CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
+      });
+}
+
 // The nodes of a graph get their slots before any of them is in the stream.
 void test_graph_nodes_wait_for_their_graph() {
   recorded(
@@ -306,7 +334,7 @@ void test_module_gets_the_patches_of_its_depth() {
         callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_MODULE_LOADED, &module);
         CHECK(fake::g_gpu.patches.count("pasta_objects_global") == 1);
         CHECK(fake::g_gpu.patches.count("pasta_objects_memcpy_async") == 1);
-        CHECK(fake::g_gpu.patches.count("pasta_shared") == 0);
+        CHECK(fake::g_gpu.patches.count("pasta_full_shared") == 0);
       },
       [](const std::string& output) { CHECK(rows(read_table(output, TableId::build), "log") == 1); });
   recorded(
@@ -316,7 +344,7 @@ void test_module_gets_the_patches_of_its_depth() {
         module.context = kContext;
         callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_MODULE_LOADED, &module);
         CHECK(fake::g_gpu.patches.count("pasta_full_global") == 1);
-        CHECK(fake::g_gpu.patches.count("pasta_shared") == 1 && fake::g_gpu.patches.count("pasta_local") == 1);
+        CHECK(fake::g_gpu.patches.count("pasta_full_shared") == 1 && fake::g_gpu.patches.count("pasta_local") == 1);
       },
       [](const std::string&) {});
 }
@@ -366,6 +394,7 @@ int main() {
   test_launches_in_two_streams();
   test_tensors_of_the_moment_of_the_launch();
   test_slots_are_used_again();
+  test_trace_keeps_each_access();
   test_graph_nodes_wait_for_their_graph();
   test_fault_keeps_what_was_read();
   test_kernel_that_never_ends_is_left_alone();

@@ -15,7 +15,10 @@
 #include "backends/sanitizer/slot_layout.h"
 #include "backends/sanitizer/slots.h"
 #include "backends/sanitizer/tensor_maps.h"
+#include "device/nvidia/hot_counters.h"
+#include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
+#include "device/nvidia/trace_writer.h"
 #include "warp_emulator.h"
 
 using namespace pasta;
@@ -34,8 +37,12 @@ void test_selection() {
   CHECK(some.objects && some.sites && !some.blocks && !some.shared);
   CHECK(some.sample_first == 3 && some.sample_every == 50 && some.buffer_bytes == 64 * kMiB);
   CHECK(Selection::parse("shared", "", "").sites);
-  const Selection odd = Selection::parse("trace,,objcts", "-4", "lots");
-  CHECK(odd.nothing() && odd.unknown == "trace,objcts");
+  const Selection traced = Selection::parse("trace,shared", "", "");
+  CHECK(traced.trace && traced.shared && !traced.sites && !traced.objects && traced.tells_instructions());
+  CHECK(!Selection::parse("all", "", "").trace);
+  CHECK(Selection::parse("objects,lines", "", "").unknown.empty());  // pasta record --memory
+  const Selection odd = Selection::parse("sits,,objcts", "-4", "lots");
+  CHECK(odd.nothing() && odd.unknown == "sits,objcts");
   CHECK(odd.sample_first == INT64_MAX && odd.buffer_bytes == 256 * kMiB);
   CHECK(Selection::parse("", "", "").nothing());
 }
@@ -203,11 +210,11 @@ struct Filled {
   nvidia::SlotHeader header{};
   TensorMaps maps;
 
-  Filled() {
+  explicit Filled(uint32_t more_features = 0) {
     objects.add(object(5, 4 * kMiB, 3 * kMiB));
     objects.add(object(6, 16 * kMiB, kMiB));
     snapshot = objects.snapshot();
-    layout = SlotLayout::of(*snapshot, nvidia::kObjects | nvidia::kSites | nvidia::kBlocks);
+    layout = SlotLayout::of(*snapshot, nvidia::kObjects | nvidia::kSites | nvidia::kBlocks | more_features, 4096);
     body.resize((layout.bytes + 7) / 8);
     header = layout.header(body.data(), snapshot->ranges.data());
   }
@@ -277,7 +284,7 @@ void test_tensors_have_rows_of_their_own() {
 
 void test_sites_become_rows() {
   Filled slot;
-  slot.header.sites[5] = {nvidia::site_key(0x700, MemorySpace::global), 10, 320, 1280, 80, 40, 0, 1, 0};
+  slot.header.sites[5] = {nvidia::site_key(0x700, MemorySpace::global), 10, 320, 1280, 80, 40, 0, 1, 1u << 31};
   slot.header.sites[9] = {nvidia::site_key(0x300, MemorySpace::shared), 4, 128, 512, 0, 0, 28, 0, 0};
   slot.header.sites[1] = {nvidia::site_key(0x900, MemorySpace::local), 2, 64, 256, 0, 0, 0, 0, 0};
   const DecodedSlot decoded = slot.decode();
@@ -290,6 +297,73 @@ void test_sites_become_rows() {
   CHECK(global.lanes == 320 && global.bytes == 1280 && global.sectors == 80 && global.ideal_sectors == 40);
   CHECK(global.bank_conflicts == kNullI64);
   CHECK(decoded.sites[2].row.sectors == kNullI64 && decoded.sites[2].row.bytes == 256);
+  CHECK(global.min_lanes == 32 && global.max_lanes == 32 && shared.max_lanes == kNullI32);
+}
+
+// What the multiprocessors counted for themselves is added to the counters that they share.
+void test_hot_counters_are_added_up() {
+  Filled slot;
+  slot.header.objects[1].lanes[1][2] = 5;  // of object 6, which has one block: stores of 4 bytes
+  slot.header.objects[1].end = 4;
+  slot.header.objects[0].end = 4;
+  slot.header.blocks[1] = 1;
+  const nvidia::SiteShape full{0x7f00123450, AccessKind::store, 2, 32, 4}, part{0x7f00123450, AccessKind::store, 2, 3, 1};
+  const uint32_t counter = 1 * nvidia::kSizeClasses + 2;
+  const std::vector<nvidia::HotCounter> hot = {
+      {nvidia::hot_key(nvidia::HotKind::object, nvidia::object_name(1, counter), 0), 32},
+      {nvidia::hot_key(nvidia::HotKind::object, nvidia::object_name(1, counter), 7), 64},
+      {nvidia::hot_key(nvidia::HotKind::block, 1, 3), 10},
+      {nvidia::hot_key(nvidia::HotKind::site, full.name(), 2), 2},
+      {nvidia::hot_key(nvidia::HotKind::site, full.name(), 3), 1},
+      {nvidia::hot_key(nvidia::HotKind::site, part.name(), 3), 1},
+  };
+  for (size_t i = 0; i < hot.size(); ++i) slot.header.hot[i * 7] = hot[i];
+  slot.header.sites[5] = {nvidia::site_key(full.pc, MemorySpace::global), 1, 7, 28, 7, 1, 0, 1, 1u << 6};
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.objects.size() == 1 && decoded.objects[0].stores == 101 && decoded.objects[0].store_bytes == 404);
+  CHECK(decoded.blocks.size() == 2);
+  CHECK(decoded.blocks[0].object_id == 5 && decoded.blocks[0].accesses == 11);
+  CHECK(decoded.blocks[1].object_id == 6 && decoded.blocks[1].accesses == 101);
+  CHECK(decoded.sites.size() == 1 && decoded.sites[0].pc == full.pc);
+  const AccessSiteRecord& site = decoded.sites[0].row;
+  CHECK(site.kind == AccessSiteKind::store && site.executions == 5 && site.lanes == 3 * 32 + 3 + 7);
+  CHECK(site.bytes == 4 * site.lanes && site.sectors == 3 * 4 + 1 + 7 && site.ideal_sectors == 3 * 4 + 1 + 1);
+  CHECK(site.min_lanes == 3 && site.max_lanes == 32);
+}
+
+void test_trace_becomes_rows() {
+  Filled slot(nvidia::kTrace);
+  const auto access = [&](uint32_t active, const std::function<uint64_t(uint32_t)>& address) {
+    warp::run(active, [&](uint32_t lane) {
+      nvidia::trace_warp(slot.header, active, 0x700, MemorySpace::global, address(lane), 8, AccessKind::load);
+    });
+  };
+  access(0xffffffff, [](uint32_t lane) { return 4096 + 8 * lane; });
+  access(0b11110110, [](uint32_t lane) { return lane < 4 ? 100 * lane : 5000 - 8 * lane; });
+  const DecodedSlot decoded = slot.decode();
+  struct Row {
+    int64_t execution, lanes, address, stride;
+  };
+  // Lanes 1 and 2 are 100 bytes apart, lanes 4 to 7 follow downwards.
+  const std::vector<Row> expected = {{0, 0xffffffff, 4096, 8}, {1, 0b110, 100, 100}, {1, 0b11110000, 4968, -8}};
+  CHECK(decoded.accesses.size() == expected.size());
+  for (size_t i = 0; i < expected.size() && i < decoded.accesses.size(); ++i) {
+    const AccessRecord& row = decoded.accesses[i].row;
+    CHECK(row.execution == expected[i].execution && row.lanes == expected[i].lanes);
+    CHECK(row.address == expected[i].address && row.stride == expected[i].stride);
+    CHECK(row.launch_id == 77 && row.bytes == 8 && decoded.accesses[i].pc == 0x700);
+    CHECK(row.kind == AccessSiteKind::load && row.space == Space::global);
+  }
+  CHECK(decoded.lost_accesses == 0);
+}
+
+void test_full_trace_says_what_is_lost() {
+  Filled slot(nvidia::kTrace);  // 128 records
+  for (int i = 0; i < 200; ++i) {
+    warp::run(1, [&](uint32_t) { nvidia::trace_span(slot.header, 0x700, 64, 4, AccessKind::load); });
+  }
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.accesses.size() == 128 && decoded.lost_accesses == 72);
 }
 
 void load_tile(Filled& slot, const uint64_t (&map)[16], int32_t x, int32_t y) {
@@ -407,6 +481,9 @@ int main() {
   test_empty_slot_has_no_rows();
   test_counters_become_rows();
   test_sites_become_rows();
+  test_hot_counters_are_added_up();
+  test_trace_becomes_rows();
+  test_full_trace_says_what_is_lost();
   test_tensor_loads_are_the_objects();
   test_tiles_are_clipped_to_the_tensor();
   test_unknown_tensor_maps_are_said();

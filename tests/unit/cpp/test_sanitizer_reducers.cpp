@@ -10,6 +10,7 @@
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
+#include "device/nvidia/trace_writer.h"
 #include "warp_emulator.h"
 
 using namespace pasta::nvidia;
@@ -19,12 +20,16 @@ namespace {
 constexpr uint32_t kFull = 0xffffffff;
 constexpr uint64_t kMiB = 1 << 20;
 
+// Room for hot counters: none, too little for the larger tests, enough.
+size_t g_hot_capacity = 0;
+
 // A slot in host memory over the given objects (begin, bytes).
 struct TestSlot {
   std::vector<Range> ranges;
   std::vector<ObjectCounters> objects;
   std::vector<uint32_t> pages;
   std::vector<uint64_t> blocks;
+  std::vector<HotCounter> hot = std::vector<HotCounter>(g_hot_capacity);
   std::vector<SiteEntry> sites = std::vector<SiteEntry>(64);
   std::vector<TensorMapEntry> tensor_maps = std::vector<TensorMapEntry>(8);
   Totals totals{};
@@ -40,11 +45,46 @@ struct TestSlot {
     objects.resize(ranges.size() + 1);
     pages.resize(word);
     blocks.resize(block);
-    header = {ranges.data(),      &totals,      objects.data(),
-              pages.data(),       blocks.data(), tensor_maps.data(),
-              sites.data(),       static_cast<uint32_t>(ranges.size()),
-              static_cast<uint32_t>(tensor_maps.size()), static_cast<uint32_t>(sites.size()),
-              kObjects | kSites | kBlocks};
+    header.ranges = ranges.data(), header.range_count = static_cast<uint32_t>(ranges.size());
+    header.totals = &totals;
+    header.objects = objects.data(), header.pages = pages.data(), header.blocks = blocks.data();
+    header.hot = hot.data(), header.hot_capacity = static_cast<uint32_t>(hot.size());
+    header.sites = sites.data(), header.site_capacity = static_cast<uint32_t>(sites.size());
+    header.tensor_maps = tensor_maps.data(), header.tensor_map_capacity = static_cast<uint32_t>(tensor_maps.size());
+    header.features = kObjects | kSites | kBlocks;
+  }
+  // Adds the hot counters to those that they stand for, as the host does.
+  TestSlot& fold() {
+    for (const HotCounter& counter : hot) {
+      if (counter.key == 0) continue;
+      const uint64_t name = hot_name(counter.key);
+      if (hot_kind(counter.key) == HotKind::object) {
+        (&objects[name / kCountersOfObject].lanes[0][0])[name % kCountersOfObject] += counter.count;
+      } else if (hot_kind(counter.key) == HotKind::block) {
+        blocks[name] += counter.count;
+      } else {
+        const SiteShape shape = SiteShape::of(name);
+        SiteEntry* const site = find_entry(sites.data(), header.site_capacity, site_key(shape.pc, MemorySpace::global));
+        CHECK(site != nullptr);
+        site->kind = static_cast<uint32_t>(shape.kind);
+        site->executions += counter.count;
+        site->lanes += counter.count * shape.lanes;
+        site->bytes += counter.count * shape.bytes();
+        site->sectors += counter.count * shape.sectors;
+        site->ideal_sectors += counter.count * shape.ideal_sectors();
+        site->lane_counts |= 1u << (shape.lanes - 1);
+      }
+    }
+    std::fill(hot.begin(), hot.end(), HotCounter{});
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (counts_blocks(header, ranges[i])) continue;
+      uint64_t& only = blocks[ranges[i].first_block];
+      only = 0;
+      for (const auto& kind : objects[i].lanes) {
+        for (const uint64_t lanes : kind) only += lanes;
+      }
+    }
+    return *this;
   }
   uint64_t lanes(size_t object, AccessKind kind, uint32_t bytes) const {
     return objects[object].lanes[static_cast<uint32_t>(kind)][size_class(bytes)];
@@ -66,6 +106,7 @@ struct TestSlot {
 
 void access(TestSlot& slot, uint32_t active, uint64_t pc, const std::function<uint64_t(uint32_t)>& address,
             uint32_t bytes, AccessKind kind) {
+  warp::g_multiprocessor += 5;
   warp::run(active, [&](uint32_t lane) {
     reduce_objects<true>(slot.header, active, pc, address(lane), bytes, kind);
     reduce_global_site(slot.header, active, pc, address(lane), bytes, kind);
@@ -94,6 +135,7 @@ void test_vector_add() {
     access(slot, kFull, 0x20, [&](uint32_t lane) { return b + (i + lane) * 4; }, 4, AccessKind::load);
     access(slot, kFull, 0x30, [&](uint32_t lane) { return c + (i + lane) * 4; }, 4, AccessKind::store);
   }
+  slot.fold();
   for (size_t object = 0; object < 3; ++object) {
     CHECK(slot.lanes(object, object == 2 ? AccessKind::store : AccessKind::load, 4) == kN);
     CHECK(slot.first(object) == 0 && slot.last(object) == kN * 4 - 1);
@@ -104,6 +146,7 @@ void test_vector_add() {
   CHECK(site != nullptr);
   CHECK(site->executions == 128 && site->lanes == kN && site->bytes == kN * 4);
   CHECK(site->sectors == 128 * 4 && site->ideal_sectors == 128 * 4);  // 128 bytes a warp
+  CHECK(site->lane_counts == 1u << 31);
 }
 
 // Lanes `stride` floats apart: each sector of 8 floats is shared by 8 / stride lanes.
@@ -111,7 +154,7 @@ void test_strides() {
   for (const uint32_t stride : {1, 2, 4, 8, 16, 32}) {
     TestSlot slot({{kMiB, kMiB}});
     access(slot, kFull, 0x10, [&](uint32_t lane) { return kMiB + lane * stride * 4; }, 4, AccessKind::load);
-    const SiteEntry* site = slot.site(0x10, MemorySpace::global);
+    const SiteEntry* site = slot.fold().site(0x10, MemorySpace::global);
     CHECK(site->sectors == (stride < 8 ? 4 * stride : 32));
     CHECK(site->ideal_sectors == 4);
   }
@@ -120,13 +163,14 @@ void test_strides() {
 void test_broadcast_needs_one_sector() {
   TestSlot slot({{kMiB, kMiB}});
   access(slot, kFull, 0x10, [](uint32_t) { return kMiB + 64; }, 8, AccessKind::load);
-  const SiteEntry* site = slot.site(0x10, MemorySpace::global);
+  const SiteEntry* site = slot.fold().site(0x10, MemorySpace::global);
   CHECK(site->sectors == 1 && site->ideal_sectors == 1 && site->lanes == 32 && site->bytes == 256);
 }
 
 void test_unknown_addresses_are_nobodys() {
   TestSlot slot({{kMiB, 4096}});
   access(slot, kFull, 0x10, [](uint32_t lane) { return kMiB + 4096 - 64 + lane * 4; }, 4, AccessKind::store);
+  slot.fold();
   CHECK(slot.lanes(0, AccessKind::store, 4) == 16);
   CHECK(slot.lanes(1, AccessKind::store, 4) == 16);
   CHECK(slot.last(0) == 4095);
@@ -174,6 +218,11 @@ void test_random_against_plain_count() {
     uint64_t first = UINT64_MAX, last = 0;
   };
   std::map<size_t, Count> expected;
+  struct SiteCount {
+    uint64_t executions = 0, lanes = 0, bytes = 0, sectors = 0, ideal = 0;
+    uint32_t lane_counts = 0;
+  };
+  std::map<uint64_t, SiteCount> expected_sites;
   for (int round = 0; round < 2000; ++round) {
     const uint32_t active = static_cast<uint32_t>(random()) | 1u << (random() % 32);
     const uint32_t bytes = 1u << (random() % 5);
@@ -185,8 +234,12 @@ void test_random_against_plain_count() {
     }
     access(slot, active, 16 * (round % 50), [&](uint32_t lane) { return addresses[lane]; }, bytes,
            static_cast<AccessKind>(kind));
+    SiteCount& site = expected_sites[16 * (round % 50)];
+    std::set<uint64_t> sectors;
     for (uint32_t lane = 0; lane < 32; ++lane) {
       if ((active >> lane & 1) == 0) continue;
+      sectors.insert(addresses[lane] / 32);
+      ++site.lanes;
       size_t object = memory.size();
       for (size_t i = 0; i < memory.size(); ++i) {
         const bool inside = addresses[lane] >= memory[i].first && addresses[lane] < memory[i].first + memory[i].second;
@@ -201,6 +254,19 @@ void test_random_against_plain_count() {
       count.first = std::min(count.first, offset);
       count.last = std::max(count.last, offset + bytes - 1);
     }
+    const uint64_t lanes = static_cast<uint64_t>(__builtin_popcount(active));
+    ++site.executions;
+    site.bytes += lanes * bytes;
+    site.sectors += sectors.size();
+    site.ideal += std::min<uint64_t>((lanes * bytes + 31) / 32, sectors.size());
+    site.lane_counts |= 1u << (lanes - 1);
+  }
+  slot.fold();
+  for (const auto& [pc, count] : expected_sites) {
+    const SiteEntry* site = slot.site(pc, MemorySpace::global);
+    CHECK(site->executions == count.executions && site->lanes == count.lanes && site->bytes == count.bytes);
+    CHECK(site->sectors == count.sectors && site->ideal_sectors == count.ideal);
+    CHECK(site->lane_counts == count.lane_counts);
   }
   for (const auto& [object, count] : expected) {
     for (const auto& [key, lanes] : count.lanes) {
@@ -252,6 +318,52 @@ void test_shared_site_counts_extra_passes() {
   CHECK(site->kind == static_cast<uint32_t>(AccessKind::store));
 }
 
+// What one launch appends, read back lane by lane.
+struct Traced {
+  std::vector<TraceRecord> records;
+  Totals totals{};
+  SlotHeader header{};
+
+  explicit Traced(size_t room) : records(room) {
+    header.totals = &totals;
+    header.trace = records.data(), header.trace_capacity = static_cast<uint32_t>(room);
+  }
+  void access(uint32_t active, const std::function<uint64_t(uint32_t)>& address) {
+    warp::run(active, [&](uint32_t lane) {
+      trace_warp(header, active, 0x1230, MemorySpace::global, address(lane), 4, AccessKind::store);
+    });
+  }
+};
+
+void test_trace_of_even_and_uneven_lanes() {
+  Traced trace(32);
+  const uint32_t active = 0b10110;
+  trace.access(active, [](uint32_t lane) { return kMiB - 100 * lane; });  // 1, 2 and 4: no even spacing
+  trace.access(kFull, [](uint32_t lane) { return kMiB - 8 * lane; });
+  trace.access(0b1000, [](uint32_t) { return 5 * kMiB; });
+  warp::run(1u << 7, [&](uint32_t) { trace_span(trace.header, 0x50, 9, 1 << 20, AccessKind::load); });
+  CHECK(trace.totals.trace_wanted == 5 && trace.totals.trace_lost == 0);
+  const TraceRecord& uneven = trace.records[0];
+  CHECK(traced_scattered(uneven.what) && uneven.lanes == active && traced_pc(uneven.what) == 0x1230);
+  CHECK(traced_kind(uneven.what) == AccessKind::store && traced_space(uneven.what) == MemorySpace::global);
+  const uint64_t* const addresses = reinterpret_cast<const uint64_t*>(&trace.records[1]);
+  CHECK(addresses[0] == kMiB - 100 && addresses[1] == kMiB - 200 && addresses[2] == kMiB - 400);
+  const TraceRecord& even = trace.records[2];
+  CHECK(!traced_scattered(even.what) && even.lanes == kFull && even.address == kMiB && even.stride == -8);
+  CHECK(even.bytes == 4 && trace.records[3].lanes == 0b1000 && trace.records[3].stride == 0);
+  CHECK(trace.records[4].lanes == 1u << 7 && trace.records[4].bytes == 1 << 20 && trace.records[4].address == 9);
+}
+
+// 9 records of a warp whose lanes are anywhere, into room for 20: two fit, the third ends the trace, and later ones
+// that would fit are lost too.
+void test_trace_that_is_full() {
+  Traced trace(20);
+  for (int i = 0; i < 3; ++i) trace.access(kFull, [](uint32_t lane) { return kMiB + lane * lane * 4; });
+  trace.access(1, [](uint32_t) { return kMiB; });
+  CHECK(trace.totals.trace_wanted == 28 && trace.totals.trace_lost == 2);
+  CHECK(trace.records[9].lanes == kFull && trace.records[18].lanes == 0);
+}
+
 void test_sites_that_do_not_fit_are_counted() {
   TestSlot slot({});
   for (uint64_t pc = 0; pc < 100 * 16; pc += 16) {  // 64 places
@@ -288,17 +400,22 @@ void test_tensor_loads_keep_their_extremes() {
 
 int main() {
   test_lookup_checks_both_ends();
-  test_vector_add();
-  test_strides();
-  test_broadcast_needs_one_sector();
-  test_unknown_addresses_are_nobodys();
+  for (const size_t capacity : {0, 16, 4096}) {
+    g_hot_capacity = capacity;
+    test_vector_add();
+    test_strides();
+    test_broadcast_needs_one_sector();
+    test_unknown_addresses_are_nobodys();
+    test_random_against_plain_count();
+  }
   test_extremes_of_neighbours();
   test_pages_of_unaligned_object();
   test_span_clips_to_its_object();
-  test_random_against_plain_count();
   test_bank_conflicts();
   test_shared_site_counts_extra_passes();
   test_sites_that_do_not_fit_are_counted();
+  test_trace_of_even_and_uneven_lanes();
+  test_trace_that_is_full();
   test_tensor_loads_keep_their_extremes();
   return g_failures == 0 ? 0 : 1;
 }

@@ -15,7 +15,7 @@
 
 namespace warp {
 
-enum class Collective { none, ballot, broadcast, match };
+enum class Collective { none, ballot, broadcast, match, agree };
 
 struct Lane {
   ucontext_t context;
@@ -29,6 +29,7 @@ struct Lane {
 inline std::array<Lane, 32> g_lanes;
 inline ucontext_t g_scheduler;
 inline uint32_t g_current = 0;
+inline uint32_t g_multiprocessor = 0;  // on which warps run
 inline std::function<void(uint32_t)> g_body;
 
 inline uint64_t meet(Collective collective, uint32_t mask, uint64_t value, uint32_t from = 0) {
@@ -75,6 +76,7 @@ inline bool complete_one() {
         if (set) lane.result |= uint64_t{1} << j;
       }
       if (collective == Collective::broadcast) lane.result = g_lanes[lane.from].value;
+      if (collective == Collective::agree) lane.result = lane.result == mask;
     }
     for (uint32_t i = 0; i < 32; ++i) {
       if ((mask >> i & 1) != 0) g_lanes[i].waits_in = Collective::none;
@@ -120,6 +122,8 @@ uint32_t ballot(uint32_t mask, bool predicate) {
 uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
   return warp::meet(warp::Collective::broadcast, mask, value, from);
 }
+uint32_t multiprocessor() { return warp::g_multiprocessor; }
+bool agree(uint32_t mask, uint64_t value) { return warp::meet(warp::Collective::agree, mask, value) != 0; }
 uint32_t match(uint32_t mask, uint64_t value) {
   return static_cast<uint32_t>(warp::meet(warp::Collective::match, mask, value));
 }

@@ -1,0 +1,58 @@
+// Counters that warps on all multiprocessors add to at once, spread over replicas: additions to one address are done
+// one after the other, and a kernel makes them by the hundred million.
+//
+// Which counter an addition is for is its key, so that one small table serves objects, blocks and sites. Where the
+// table has no room near a key's place, the caller adds to the counter that all share.
+#pragma once
+
+#include "device/nvidia/lanes.h"
+#include "device/nvidia/layout.h"
+
+namespace pasta::nvidia {
+
+PASTA_DEVICE uint32_t hash_slot(uint64_t key, uint32_t capacity) {
+  return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15ull) >> 32) & (capacity - 1);
+}
+
+// The entry of `key` in an open hash table, claimed if need be; null when there is no room near its place.
+template <class Entry>
+PASTA_DEVICE Entry* find_entry(Entry* entries, uint32_t capacity, uint64_t key, uint32_t probes = kMaxProbes) {
+  if (capacity == 0) return nullptr;
+  uint32_t at = hash_slot(key, capacity);
+  for (uint32_t probe = 0; probe < probes && probe < capacity; ++probe) {
+    uint64_t present = lanes::glance(&entries[at].key);  // a key, once there, stays
+    if (present == 0) present = lanes::claim(&entries[at].key, key);
+    if (present == key || present == 0) return entries + at;
+    at = (at + 1) & (capacity - 1);
+  }
+  return nullptr;
+}
+
+// What a hot counter counts. A name has 59 bits.
+enum class HotKind : uint32_t {
+  object = 1,  // lanes; named by object_name()
+  block = 2,   // lanes; named by the block's place in the slot
+  site = 3,    // executions; named by SiteShape::name()
+};
+
+PASTA_DEVICE uint64_t hot_key(HotKind kind, uint64_t name, uint32_t replica) {
+  return name << 5 | replica << 2 | static_cast<uint32_t>(kind);
+}
+PASTA_DEVICE HotKind hot_kind(uint64_t key) { return static_cast<HotKind>(key & 3); }
+PASTA_DEVICE uint64_t hot_name(uint64_t key) { return key >> 5; }
+
+inline constexpr uint32_t kCountersOfObject = kAccessKinds * kSizeClasses;  // those that count lanes
+PASTA_DEVICE uint64_t object_name(uint32_t index, uint32_t counter) {
+  return uint64_t{index} * kCountersOfObject + counter;
+}
+
+// By one lane for its warp. False: there is no room.
+PASTA_DEVICE bool add_hot(const SlotHeader& slot, HotKind kind, uint64_t name, uint64_t value) {
+  const uint64_t key = hot_key(kind, name, lanes::multiprocessor() % kReplicas);
+  HotCounter* const counter = find_entry(slot.hot, slot.hot_capacity, key, kHotProbes);
+  if (counter == nullptr) return false;
+  lanes::add(&counter->count, value);
+  return true;
+}
+
+}  // namespace pasta::nvidia
