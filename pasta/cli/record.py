@@ -186,6 +186,13 @@ def command(
         _option("--memory-buffer", env="PASTA_MEMORY_BUFFER", panel=_MEMORY, metavar="SIZE",
                 help="Device memory for the results, a context; 256M."),
     ] = None,
+    passes: Annotated[
+        str | None,
+        _option(
+            "--passes", env="PASTA_PASSES", panel=_MEMORY, metavar="timing,memory",
+            help="Run the program twice, for times and for memory accesses, and join both in one trace.",
+        ),
+    ] = None,
     torch_modules: Annotated[
         bool, _option("--torch-modules", env="PASTA_TORCH_MODULES", help="Record the module path of operators.")
     ] = False,
@@ -225,6 +232,11 @@ def command(
     Exits as the program did; 125 when pasta itself failed, 126 when the program is not executable, 127 when it
     is not found.
     """
+    if passes is not None:
+        from pasta.inject.passes import check_passes
+
+        check_passes(passes)
+        memory = memory or MEMORY_DEFAULT
     options = RecordOptions(
         output=output, force=force_overwrite, trace=trace, capture_range=capture_range, range_name=range_name,
         capture_range_end=capture_range_end, delay=delay, duration=duration, kernels=kernels,
@@ -236,12 +248,16 @@ def command(
         raise PastaError(f"--device={device} is unknown", "it takes cpu")
     # Imported here, not above: `pasta record`'s own start must stay short, and fork before any thread exists.
     from pasta.inject.launch import die_like
-    from pasta.inject.recording import Recording
+    from pasta.inject.recording import Form, Recording
 
-    recording = Recording(
-        program, options, form="dir" if directory else "file", device=device, environment=_environment(env or [])
-    )
-    recorded = recording.run()
+    form: Form = "dir" if directory else "file"
+    environment = _environment(env or [])
+    if passes is None:
+        recorded = Recording(program, options, form=form, device=device, environment=environment).run()
+    else:
+        from pasta.inject.passes import record_passes
+
+        recorded = record_passes(program, options, form=form, device=device, environment=environment)
     if not quiet:
         report(recorded, stats)
     die_like(recorded.ended)

@@ -28,12 +28,16 @@ NOT_FOUND = 127
 
 @dataclass(frozen=True)
 class Ended:
-    """How the target ended: exactly one of ``status`` (exit status) and ``signal`` is set; never by ``gave_up``."""
+    """How the target ended: exactly one of ``status`` (exit status) and ``signal`` is set; never by ``gave_up``.
+
+    ``interrupted``: Ctrl-C was pressed meanwhile, whatever the target made of it.
+    """
 
     pid: int
     status: int | None = None
     signal: int | None = None
     gave_up: bool = False
+    interrupted: bool = False
 
 
 def run(command: Sequence[str], prepare: Callable[[int], Mapping[str, str]]) -> Ended:
@@ -100,15 +104,15 @@ class _Waiter:
             try:
                 _, status = os.waitpid(self._pid, 0)
             except _GaveUp:
-                return Ended(self._pid, gave_up=True)
+                return Ended(self._pid, gave_up=True, interrupted=True)
         finally:
             for number, handler in handled.items():
                 signal.signal(number, handler)
         if failure:
             raise _exec_error(command[0], struct.unpack("i", failure)[0])
         if os.WIFSIGNALED(status):
-            return Ended(self._pid, signal=os.WTERMSIG(status))
-        return Ended(self._pid, status=os.WEXITSTATUS(status))
+            return Ended(self._pid, signal=os.WTERMSIG(status), interrupted=self._interrupts > 0)
+        return Ended(self._pid, status=os.WEXITSTATUS(status), interrupted=self._interrupts > 0)
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -65,11 +65,21 @@ class Recording:
         self._added = dict(environment or {})
         self._record: dict[str, Any] = {}
         self._claimed: Path | None = None
+        self._registry: Path | None = None
+
+    @property
+    def output(self) -> Path | None:
+        """Where the trace comes to be, once launched; None where each process of the target names its own."""
+        return self._claimed
 
     def run(self) -> Recorded:
         """Run the target and seal what it left; raises ``PastaError`` when it could not be started."""
+        return self.seal(self.launch())
+
+    def launch(self) -> Recorded:
+        """Run the target and return how it ended, its traces not yet sealed; raises ``PastaError`` as ``run``."""
         check_command(self._command[0])
-        registry = Path(tempfile.mkdtemp(prefix="pasta-"))
+        self._registry = registry = Path(tempfile.mkdtemp(prefix="pasta-"))
         try:
             target = record_environment(
                 self._options, {**os.environ, **self._added}, self._command, self._device, registry
@@ -80,17 +90,22 @@ class Recording:
             if pattern:  # refuse before anything starts
                 self._claim(pattern, variables)
             began = time.monotonic()
-            try:
-                ended = run(self._command, lambda pid: self._prepare(pid, pattern, variables))
-            except BaseException:
-                if self._claimed is not None:
-                    shutil.rmtree(self._claimed, ignore_errors=True)
-                raise
-            recorded = Recorded(ended, time.monotonic() - began, notes=target.notes)
-            self._seal(registry, recorded)
-            return recorded
-        finally:
+            ended = run(self._command, lambda pid: self._prepare(pid, pattern, variables))
+            return Recorded(ended, time.monotonic() - began, notes=target.notes)
+        except BaseException:
+            if self._claimed is not None:
+                shutil.rmtree(self._claimed, ignore_errors=True)
             shutil.rmtree(registry, ignore_errors=True)
+            raise
+
+    def seal(self, recorded: Recorded) -> Recorded:
+        """Seal the traces of what ``launch`` ran; ``recorded`` is what that returned. Imports polars."""
+        assert self._registry is not None
+        try:
+            self._seal(self._registry, recorded)
+        finally:
+            shutil.rmtree(self._registry, ignore_errors=True)
+        return recorded
 
     def _describe(self, variables: Mapping[str, str]) -> dict[str, Any]:
         digest = hashlib.sha256("\0".join(sorted(f"{k}={v}" for k, v in os.environ.items())).encode(errors="replace"))

@@ -113,7 +113,7 @@ def _seal(
         }
     return Summary(
         path=target,
-        bytes=_size(target),
+        bytes=trace_size(target),
         rows=dict(writer.rows),
         time_span_ns=writer.time_span_ns,
         losses=writer.manifest["losses"],
@@ -162,5 +162,6 @@ def _clock(recording: Recording, clocks: pl.DataFrame) -> dict[str, int | None]:
     return {"anchor_ns": recording.anchor_ns, "realtime_ns": realtime, "error_ns": error}
 
 
-def _size(path: Path) -> int:
+def trace_size(path: Path) -> int:
+    """Return the bytes on the disk of a trace in either form."""
     return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
