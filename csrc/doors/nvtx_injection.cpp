@@ -5,3 +5,7 @@
 PASTA_EXPORT int InitializeInjectionNvtx2(pasta::nvtx::GetExportTable get_export_table) {
   return pasta::nvtx::install(get_export_table) ? 1 : 0;
 }
+
+PASTA_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+  return pasta::nvtx::install_extension(module) ? 1 : 0;
+}

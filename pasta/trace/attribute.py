@@ -58,16 +58,17 @@ class Attribution:
         needs = pl.col("correlation_id").is_not_null() & pl.col("thread_id").is_null()
         if not frame.select(needs.any()).item():
             return frame
-        filled = frame.join(self._started(), on=_KEY, how="left", maintain_order="left", suffix="_call")
+        filled = frame.join(self.started(), on=_KEY, how="left", maintain_order="left", suffix="_call")
         return filled.with_columns(
             pl.coalesce(name, f"{name}_call").alias(name) for name in ("thread_id", "op_id")
         ).select(frame.columns)
 
-    def _started(self) -> pl.DataFrame:
+    def started(self) -> pl.DataFrame:
+        """Return what the calls tell of the work that they started: key, thread, operator and `called_ns`."""
         if self._calls is None:
             calls = self._rows("api").filter(pl.col("correlation_id").is_not_null())
             # A runtime call and the driver call inside it share an id; the outer one began first.
             calls = calls.sort("start_ns").unique(_KEY, keep="first", maintain_order=True)
             at = operators_at(self._rows("op"), calls.select(*_KEY, "thread_id", "start_ns"))
-            self._calls = at.select(*_KEY, "thread_id", "op_id")
+            self._calls = at.select(*_KEY, "thread_id", "op_id", called_ns="start_ns")
         return self._calls

@@ -19,6 +19,7 @@ from pasta.schema import TABLES, Table, sealed_columns
 from pasta.shard_lock import is_live
 from pasta.trace.attribute import Attribution
 from pasta.trace.binaries import Binaries
+from pasta.trace.collectives import join_calls
 from pasta.trace.frames import conform, empty_frame
 from pasta.trace.layout import RECORDING_JSON, SHARD
 from pasta.trace.rows import merge_by_start, merge_identity, shift_times, sort_by_start, sum_losses
@@ -103,6 +104,11 @@ class Recording:
                 yield table.name, binaries.fill_lines(lines)
             elif table.key:
                 yield table.name, self._place(sort_by_start(merge_identity(self._rows(table.name), table)))
+            elif table.name == "collective":
+                rows = attribution.fill(table.name, self._rows(table.name))
+                if rows.height:
+                    rows = join_calls(rows, attribution.started().select("pid", "correlation_id", "called_ns"))
+                yield table.name, self._place(sort_by_start(rows))
             else:
                 for frame in self._in_order(table):
                     filled = attribution.fill(table.name, frame)

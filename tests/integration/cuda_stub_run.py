@@ -31,10 +31,11 @@ class Stub:
     folder: Path
 
     def build(self, source: Path, *options: str) -> Path:
-        """Compile a C program against the stub."""
+        """Compile a program against the stub."""
         program = self.folder / source.stem
-        includes = ["-isystem", headers("cuda.h")]
-        subprocess.run(["gcc", *includes, source, "-o", program, self.folder / "libcuda.so.1", *options], check=True)
+        includes = [f"-isystem{headers('cuda.h')}", f"-isystem{headers('nvtx3/nvToolsExtPayload.h')}"]
+        compiler = "gcc" if source.suffix == ".c" else "g++"
+        subprocess.run([compiler, *includes, source, "-o", program, self.folder / "libcuda.so.1", *options], check=True)
         return program
 
     def record(

@@ -93,3 +93,31 @@ def test_what_cupti_dropped_is_a_loss(stub: Stub, program: Path, tmp_path: Path)
     loss = rows(output, "loss").row(0, named=True)
     assert (loss["source"], loss["records"], loss["cause"]) == ("cupti", 7, "CUPTI had no free activity buffer")
     assert "--buffer-size" in loss["remedy"]
+
+
+KERNEL = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LLPv"
+
+
+def test_collectives_have_the_bytes_of_nccls_annotations(stub: Stub, tmp_path: Path) -> None:
+    output = tmp_path / "t.pasta"
+    result = stub.record([stub.build(SOURCES / "nccl.cpp", "-ldl")], output, STUB_KERNEL=KERNEL)
+    assert result.returncode == 0, result.stderr
+    collective, kernel = rows(output, "collective"), rows(output, "kernel")
+    assert collective.select("kind", "bytes", "group", "group_size", "peer").rows() == [
+        *[("all_reduce", 4000, "c0ffee", 4, None)] * 3,
+        ("send", 64, "c0ffee", 4, 2),
+        ("recv", 96, "c0ffee", 4, 3),
+    ]
+    # A row is at the time and place of its kernel; the group has one kernel for two calls.
+    columns = ["correlation_id", "start_ns", "end_ns", "device_id", "stream_id", "thread_id"]
+    assert kernel.height == 4
+    assert collective.select(columns).unique(maintain_order=True).rows() == kernel.select(columns).rows()
+    # Ranges that end with a payload end too.
+    ranges = rows(output, "range")
+    assert ranges["parent_id"].null_count() == ranges.height == 8
+
+
+def test_collectives_without_calls_are_known_by_their_kernels(stub: Stub, tmp_path: Path) -> None:
+    output = tmp_path / "t.pasta"
+    stub.record([stub.build(SOURCES / "nccl.cpp", "-ldl")], output, "-t", "kernel", STUB_KERNEL=KERNEL)
+    assert rows(output, "collective").select("kind", "bytes").rows() == [("all_reduce", None)] * 4

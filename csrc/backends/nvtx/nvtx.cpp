@@ -1,13 +1,17 @@
 #include "backends/nvtx/nvtx.h"
 
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "backends/nvtx/nccl.h"
+#include "backends/nvtx/payload.h"
 #include "session/session.h"
 
 namespace pasta::nvtx {
@@ -18,6 +22,8 @@ struct Domain {
   std::string name;
   std::mutex mutex;
   std::unordered_map<uint32_t, std::string> categories;
+  Schemas schemas;
+  std::unique_ptr<Nccl> nccl;  // of NCCL's domain
 
   std::string category(uint32_t number) {
     if (number == 0) return {};
@@ -90,15 +96,29 @@ nvtxRangeId_t start(Domain& domain, const nvtxEventAttributes_t* attributes) {
   return static_cast<nvtxRangeId_t>(range_start(message(attributes, wide), kSource, domain.name, category));
 }
 
+// The payloads that an event's attributes carry: a pointer and a count in the place of a number.
+const nvtxPayloadData_t* payloads(const nvtxEventAttributes_t* attributes, size_t& count) {
+  const bool extended = attributes != nullptr && attributes->payloadType == NVTX_PAYLOAD_TYPE_EXT;
+  count = extended ? static_cast<size_t>(attributes->reserved0) : 0;
+  return extended ? reinterpret_cast<const nvtxPayloadData_t*>(attributes->payload.ullValue) : nullptr;
+}
+
 int push(Domain& domain, const nvtxEventAttributes_t* attributes) {
   std::string wide;
   const std::string category = domain.category(attributes == nullptr ? 0 : attributes->category);
-  range_push(message(attributes, wide), kSource, domain.name, category);
+  const std::string_view text = message(attributes, wide);
+  range_push(text, kSource, domain.name, category);
+  if (domain.nccl != nullptr) {
+    size_t count;
+    const nvtxPayloadData_t* const data = payloads(attributes, count);
+    domain.nccl->begin(text, domain.schemas, data, count);
+  }
   return NVTX_NO_PUSH_POP_TRACKING;
 }
 
-int pop(Domain& domain) {
+int pop(Domain& domain, const nvtxPayloadData_t* data = nullptr, size_t count = 0) {
   range_pop(kSource, domain.name);
+  if (domain.nccl != nullptr) domain.nccl->end(domain.schemas, data, count);
   return NVTX_NO_PUSH_POP_TRACKING;
 }
 
@@ -110,6 +130,7 @@ void name_category(Domain& domain, uint32_t category, std::string name) {
 nvtxDomainHandle_t create_domain(std::string name) {
   auto* domain = new Domain;
   domain->name = std::move(name);
+  if (domain->name == "NCCL") domain->nccl = std::make_unique<Nccl>();
   return reinterpret_cast<nvtxDomainHandle_t>(domain);
 }
 
@@ -170,13 +191,35 @@ void install_domains(NvtxFunctionTable table, unsigned size) {
   set(NVTX_CBID_CORE2_DomainCreateW, +[](const wchar_t* name) { return create_domain(narrow(name)); });
 }
 
+// Functions with payloads, which have tables of their own: see InitializeInjectionNvtxExtension in NVTX's headers.
+void install_payloads(intptr_t* slots) {
+  const auto set = [&](unsigned id, auto* function) { slots[id] = reinterpret_cast<intptr_t>(function); };
+  using Handle = nvtxDomainHandle_t;
+  using Data = const nvtxPayloadData_t*;
+  set(NVTX3EXT_CBID_nvtxPayloadSchemaRegister, +[](Handle d, const nvtxPayloadSchemaAttr_t* a) {
+    return a == nullptr ? 0 : domain_of(d).schemas.add(*a);
+  });
+  // The name of such an event is in a payload that nobody was seen to use.
+  set(NVTX3EXT_CBID_nvtxMarkPayload, +[](Handle d, Data, size_t) { mark(domain_of(d), nullptr); });
+  set(NVTX3EXT_CBID_nvtxRangePushPayload, +[](Handle d, Data, size_t) { return push(domain_of(d), nullptr); });
+  set(NVTX3EXT_CBID_nvtxRangePopPayload, +[](Handle d, Data data, size_t n) { return pop(domain_of(d), data, n); });
+  set(NVTX3EXT_CBID_nvtxRangeStartPayload, +[](Handle d, Data, size_t) { return start(domain_of(d), nullptr); });
+  set(NVTX3EXT_CBID_nvtxRangeEndPayload,
+      +[](Handle, nvtxRangeId_t id, Data, size_t) { range_end(static_cast<int64_t>(id)); });
+}
+
 const Backend kBackend = {"nvtx", "run with NVTX 3 programs on a CPU machine and with torch on NVIDIA H200", nullptr, nullptr,
                           nullptr};
 
 }  // namespace
 
+bool wanted() {
+  const bool awaits_range = (gate_state.load() & kClosedRange) != 0;
+  return ensure_session() && (traces(TableId::range) || Nccl::wanted() || awaits_range);
+}
+
 bool install(GetExportTable get_export_table) {
-  if (get_export_table == nullptr || !ensure_session() || !traces(TableId::range)) return false;
+  if (get_export_table == nullptr || !wanted()) return false;
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
   if (callbacks == nullptr || callbacks->struct_size < sizeof(*callbacks)) return false;
   NvtxFunctionTable table = nullptr;
@@ -185,6 +228,16 @@ bool install(GetExportTable get_export_table) {
   install_core(table, size);
   if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) != 0) install_domains(table, size);
   register_backend(kBackend);
+  return true;
+}
+
+bool install_extension(nvtxExtModuleInfo_t* module) {
+  if (module == nullptr || module->moduleId != NVTX_EXT_PAYLOAD_MODULEID || module->segmentsCount == 0 || !wanted()) {
+    return false;
+  }
+  const nvtxExtModuleSegment_t& segment = module->segments[0];
+  if (segment.slotCount <= NVTX3EXT_CBID_nvtxRangeEndPayload) return false;
+  install_payloads(segment.functionSlots);
   return true;
 }
 
