@@ -9,6 +9,7 @@ disk, divided by its kernels.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import shutil
 import subprocess
@@ -36,7 +37,7 @@ def build_floor(folder: Path) -> Path | None:
     return library
 
 
-def variants(folder: Path) -> list[Variant]:
+def variants(folder: Path, _: argparse.Namespace) -> list[Variant]:
     """Return every variant that this machine can run."""
 
     def pasta(name: str, *options: str) -> Variant:

@@ -21,11 +21,11 @@ def markdown(document: dict[str, Any]) -> str:
     lines.append(_line(["---", *["---:"] * (1 + len(others) + len(sized))]))
     for workload in workloads:
         native = rows.get((workload, "native"))
-        cells = [workload, f"{native['median']:.3g} {native['unit']}" if native else "-"]
+        cells = [workload, f"{native['median']:.3g} {native['unit']}" if native and native["n"] else "-"]
         cells += [_cell(rows.get((workload, v)), "vs_native", "{:.3f}×") for v in others]  # noqa: RUF001
         cells += [_cell(rows.get((workload, v)), "bytes_per_kernel", "{:.1f}") for v in sized]
         lines.append(_line(cells))
-    counts = sorted({row["n"] for row in rows.values()})
+    counts = sorted({row["n"] for row in rows.values()} - {0})
     lines += ["", f"Medians of {' or '.join(map(str, counts))}, {document['machine']}, commit {document['commit']}."]
     return "\n".join(lines)
 
@@ -35,7 +35,9 @@ def _line(cells: list[str]) -> str:
 
 
 def _cell(row: dict[str, Any] | None, column: str, form: str) -> str:
-    return "-" if row is None or row.get(column) is None else form.format(row[column])
+    if row is None or row.get(column) is None:
+        return "-" if row is None else row.get("note", "-")
+    return form.format(row[column])
 
 
 if __name__ == "__main__":
