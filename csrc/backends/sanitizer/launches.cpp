@@ -181,9 +181,9 @@ bool Launches::upload(Flight& flight) {
   }
   nvidia::SlotHeader header =
       flight.layout.header(slab.body(index), static_cast<const nvidia::Range*>(flight.table->memory));
-  const bool same = std::memcmp(&header, &present, sizeof(header)) == 0;
+  const bool same = std::memcmp(&header, &present, nvidia::kWrittenHeaderBytes) == 0;
   if (result == SANITIZER_SUCCESS && (fresh || !same)) {
-    result = call.sanitizerMemcpyHostToDeviceAsync(slab.header(index), &header, sizeof(header), stream);
+    result = call.sanitizerMemcpyHostToDeviceAsync(slab.header(index), &header, nvidia::kWrittenHeaderBytes, stream);
   }
   if (result != SANITIZER_SUCCESS) {
     lose(1, "a launch could not be prepared: " + describe(result));

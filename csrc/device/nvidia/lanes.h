@@ -26,6 +26,7 @@ PASTA_DEVICE uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
   return __shfl_sync(mask, static_cast<unsigned long long>(value), static_cast<int>(from));
 }
 // The lanes whose value equals this one's.
+PASTA_DEVICE uint32_t match(uint32_t mask, uint32_t value) { return __match_any_sync(mask, value); }
 PASTA_DEVICE uint32_t match(uint32_t mask, uint64_t value) {
   return __match_any_sync(mask, static_cast<unsigned long long>(value));
 }
@@ -34,6 +35,11 @@ PASTA_DEVICE uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__ffs(
 PASTA_DEVICE uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(__clz(static_cast<int>(mask))); }
 
 // The lanes all give the same value.
+PASTA_DEVICE bool agree(uint32_t mask, uint32_t value) {
+  int same = 0;
+  __match_all_sync(mask, value, &same);
+  return same != 0;
+}
 PASTA_DEVICE bool agree(uint32_t mask, uint64_t value) {
   int same = 0;
   __match_all_sync(mask, static_cast<unsigned long long>(value), &same);
@@ -80,6 +86,11 @@ PASTA_DEVICE uint64_t glance(const uint64_t* at) {
   return __ldca(reinterpret_cast<const unsigned long long*>(at));
 }
 PASTA_DEVICE uint32_t glance(const uint32_t* at) { return __ldca(at); }
+// Two neighbours, 16 bytes aligned.
+PASTA_DEVICE void glance(const uint64_t* at, uint64_t& first, uint64_t& second) {
+  const ulonglong2 both = __ldca(reinterpret_cast<const ulonglong2*>(at));
+  first = both.x, second = both.y;
+}
 
 #else
 
@@ -87,7 +98,9 @@ uint32_t index();
 uint32_t ballot(uint32_t mask, bool predicate);
 uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from);
 uint32_t match(uint32_t mask, uint64_t value);
+inline uint32_t match(uint32_t mask, uint32_t value) { return match(mask, uint64_t{value}); }
 bool agree(uint32_t mask, uint64_t value);
+inline bool agree(uint32_t mask, uint32_t value) { return agree(mask, uint64_t{value}); }
 uint32_t multiprocessor();
 inline uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }
 inline uint32_t rank(uint32_t mask) { return count(mask & ((1u << index()) - 1)); }
@@ -113,6 +126,7 @@ inline uint64_t peek(const uint64_t* at) { return *at; }
 inline uint32_t peek(const uint32_t* at) { return *at; }
 inline uint64_t glance(const uint64_t* at) { return *at; }
 inline uint32_t glance(const uint32_t* at) { return *at; }
+inline void glance(const uint64_t* at, uint64_t& first, uint64_t& second) { first = at[0], second = at[1]; }
 
 #endif
 

@@ -44,7 +44,8 @@ struct ObjectCounters {
   // Accesses of any other size: partly zero-filled cp.async, bulk copies.
   uint64_t odd_count[kAccessKinds], odd_bytes[kAccessKinds];
   // Maxima, so that zero means untouched: the end of the last byte, and ~ of the first byte's offset.
-  uint64_t end, inverted_first;
+  alignas(16) uint64_t end;
+  uint64_t inverted_first;
 };
 static_assert(sizeof(ObjectCounters) == 26 * 8);
 
@@ -91,11 +92,8 @@ struct Totals {
   uint64_t tensor_stores;     // executions of TMA stores
   uint64_t trace_wanted;      // records, whether there was room for them or not
   uint64_t trace_lost;        // executions for which there was none
-  // Range last hit by the instructions whose pc falls here: most instructions stay in one object.
-  static constexpr uint32_t kHints = 64;
-  uint32_t hints[kHints];
 };
-static_assert(sizeof(Totals) == 5 * 8 + 64 * 4);
+static_assert(sizeof(Totals) == 5 * 8);
 
 enum Features : uint32_t {
   kObjects = 1u << 0,
@@ -121,9 +119,15 @@ struct SlotHeader {
   uint32_t hot_capacity, tensor_map_capacity, site_capacity;  // powers of two, or 0
   uint32_t trace_capacity;                                    // records
   uint32_t features;
+  // The device's: which range was hit last by the instructions whose pc falls here, since most stay in one object.
+  // Here, and in a line of their own, so that patches read them at once. Whatever they say is checked.
+  static constexpr uint32_t kHints = 64;
+  alignas(128) mutable uint32_t hints[kHints];
 };
-static_assert(sizeof(SlotHeader) == 96);
-inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
+inline constexpr size_t kWrittenHeaderBytes = 96;  // by the host
+static_assert(offsetof(SlotHeader, features) + 4 == kWrittenHeaderBytes);
+static_assert(sizeof(SlotHeader) == 128 + 4 * SlotHeader::kHints);
+inline constexpr size_t kSlotHeaderBytes = sizeof(SlotHeader);
 
 inline constexpr uint32_t kMaxProbes = 64;  // in the hash tables: then the entry counts as lost
 inline constexpr uint32_t kHotProbes = 4;   // for a hot counter: then the counter that all share takes it

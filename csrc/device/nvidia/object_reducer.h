@@ -47,40 +47,42 @@ PASTA_DEVICE void count_block(const SlotHeader& slot, uint32_t block, uint32_t c
   if (!add_hot(slot, HotKind::block, block, count)) lanes::add(slot.blocks + block, count);
 }
 
-PASTA_DEVICE bool is_marked(const SlotHeader& slot, const Range& range, uint64_t address) {
-  if (range.page_word == kUntracked) return true;
-  const uint32_t page = page_of(range.begin, address);
-  return (lanes::glance(slot.pages + range.page_word + page / 32) >> (page % 32) & 1) != 0;
+// What nearly all accesses are, settled: in the object that the instruction hit last, on a page that is marked, between
+// the first and the last byte so far. Then there is only to count.
+//
+// Every load is made at once, from L1 and without a branch: for a warp, waiting for one after the other is most of what
+// a patch costs. What L1 remembers is at worst too little, and then the slow path looks again.
+struct Settled {
+  bool settled;
+  uint32_t index;        // of the range
+  uint32_t first_block;  // kUntracked where blocks have no counters
+  uint64_t offset;       // in it
+};
+
+template <bool kWithBlocks>
+PASTA_DEVICE Settled look(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes) {
+  const uint32_t hint = *hint_of(slot, pc);
+  const uint32_t index = hint < slot.range_count ? hint : 0;
+  const Range& range = slot.ranges[index];
+  const uint64_t begin = range.begin;
+  const uint32_t page_word = range.page_word;
+  uint64_t end, inverted_first;
+  lanes::glance(&slot.objects[index].end, end, inverted_first);
+  const uint64_t offset = address - begin;
+  bool settled = (offset < end) & (offset + bytes <= end) & (~offset <= inverted_first);
+  const uint32_t page = page_of(begin, address);
+  const bool tracked = page_word != kUntracked;
+  const uint32_t marks = lanes::glance(slot.pages + (settled & tracked ? page_word + page / 32 : 0));
+  settled &= !tracked | ((marks >> (page % 32) & 1) != 0);
+  return {settled, index, kWithBlocks && counts_blocks(slot, range) ? range.first_block : kUntracked, offset};
 }
 
-// What nearly all accesses are: every lane is in the object that the instruction hit last, on a page that is marked,
-// between the first and the last byte so far. Then there is only to count, and one collective found it out. False:
-// nothing was counted.
-template <bool kWithBlocks>
+// False: nothing was counted.
 PASTA_DEVICE bool reduce_settled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                  uint32_t bytes, uint32_t counter) {
-  constexpr uint64_t kNothing = UINT64_MAX;
-  const uint32_t index = *hint_of(slot, pc);
-  uint64_t where = kNothing;  // object, and block + 1 where those are counted
-  if (index < slot.range_count) {
-    const Range& range = slot.ranges[index];
-    const ObjectCounters& counters = slot.objects[index];
-    const uint64_t offset = address - range.begin;
-    const bool settled = address >= range.begin && address < range.end && is_marked(slot, range, address) &&
-                         offset + bytes <= lanes::glance(&counters.end) &&
-                         ~offset <= lanes::glance(&counters.inverted_first);
-    if (settled) {
-      where = index;
-      if (kWithBlocks && counts_blocks(slot, range)) {
-        where |= (range.first_block + (offset >> kBlockShift) + 1) << 32;
-      }
-    }
-  }
-  if (!lanes::agree(active, where) || where == kNothing) return false;
-  if (lanes::index() != lanes::first(active)) return true;
-  count_lanes(slot, index, counter, lanes::count(active));
-  const uint32_t block = static_cast<uint32_t>(where >> 32);
-  if (kWithBlocks && block != 0) count_block(slot, block - 1, lanes::count(active));
+  const Settled here = look<false>(slot, pc, address, bytes);
+  if (!lanes::agree(active, here.settled ? here.index : kUntracked) || !here.settled) return false;
+  if (lanes::index() == lanes::first(active)) count_lanes(slot, here.index, counter, lanes::count(active));
   return true;
 }
 
@@ -108,12 +110,14 @@ PASTA_DEVICE void reduce_object(const SlotHeader& slot, uint32_t group, uint32_t
   }
 }
 
-// Each active lane accesses `bytes` (a size class) at its own `address`.
+PASTA_DEVICE uint32_t counter_of(AccessKind kind, uint32_t bytes) {
+  return static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
+}
+
+// What is not settled, whatever it is.
 template <bool kWithBlocks>
-PASTA_DEVICE void reduce_objects(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                 uint32_t bytes, AccessKind kind) {
-  const uint32_t counter = static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
-  if (reduce_settled<kWithBlocks>(slot, active, pc, address, bytes, counter)) return;
+PASTA_DEVICE void reduce_unsettled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                   uint32_t bytes, uint32_t counter) {
   // One round for each object, or gap between objects, that the warp touches: nearly always one round.
   for (uint32_t pending = active; pending != 0;) {
     const Found found = find_range(slot, pc, lanes::broadcast(active, address, lanes::first(pending)));
@@ -122,6 +126,14 @@ PASTA_DEVICE void reduce_objects(const SlotHeader& slot, uint32_t active, uint64
     pending &= (pending - 1) & ~group;  // without the leader whatever the table says: a patch must end
     if (member) reduce_object<kWithBlocks>(slot, group, found.index, address, bytes, counter);
   }
+}
+
+// Each active lane accesses `bytes` (a size class) at its own `address`: the objects alone.
+PASTA_DEVICE void reduce_objects(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                 uint32_t bytes, AccessKind kind) {
+  const uint32_t counter = counter_of(kind, bytes);
+  if (reduce_settled(slot, active, pc, address, bytes, counter)) return;
+  reduce_unsettled<false>(slot, active, pc, address, bytes, counter);
 }
 
 // One access to `bytes` consecutive bytes, of any size: by one lane, for itself or for its warp. No collectives.

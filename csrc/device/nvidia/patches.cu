@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "device/nvidia/full_reducer.h"
 #include "device/nvidia/layout.h"
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
@@ -34,11 +35,10 @@ template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = __activemask();
   if (kDepth == Depth::objects) {
-    reduce_objects<false>(slot, active, pc, address, bytes, kind);
+    reduce_objects(slot, active, pc, address, bytes, kind);
     return;
   }
-  if ((slot.features & (kObjects | kBlocks)) != 0) reduce_objects<true>(slot, active, pc, address, bytes, kind);
-  if ((slot.features & kSites) != 0) reduce_global_site(slot, active, pc, address, bytes, kind);
+  reduce_all(slot, active, pc, address, bytes, kind);
   if (kDepth == Depth::trace) trace_warp(slot, active, pc, MemorySpace::global, address, bytes, kind);
 }
 

@@ -30,9 +30,9 @@ PASTA_DEVICE Found find_range(const Range* ranges, uint32_t range_count, uint64_
   return {range_count, range.end, below + 1 == range_count ? UINT64_MAX : ranges[below + 1].begin};
 }
 
-// Where the instruction leaves word of what it hit last. Read and written without care: whatever it says is checked.
+// Where the instruction leaves word of what it hit last.
 PASTA_DEVICE uint32_t* hint_of(const SlotHeader& slot, uint64_t pc) {
-  return &slot.totals->hints[(static_cast<uint32_t>(pc) >> 4) % Totals::kHints];  // instructions are 16 bytes apart
+  return &slot.hints[(static_cast<uint32_t>(pc) >> 4) % SlotHeader::kHints];  // instructions are 16 bytes apart
 }
 
 // The same, trying that first.

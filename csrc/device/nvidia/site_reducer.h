@@ -67,9 +67,17 @@ PASTA_DEVICE void count_site(const SlotHeader& slot, uint64_t pc, MemorySpace sp
 }
 
 // The number of different values among the active lanes.
-PASTA_DEVICE uint32_t count_distinct(uint32_t active, uint64_t value) {
+template <class Value>
+PASTA_DEVICE uint32_t count_distinct(uint32_t active, Value value) {
   const uint32_t peers = lanes::match(active, value);
   return lanes::count(lanes::ballot(active, lanes::index() == lanes::first(peers)));
+}
+
+// By one lane for its warp.
+PASTA_DEVICE void count_shape(const SlotHeader& slot, const SiteShape& shape) {
+  if (SiteShape::fits(shape.pc) && add_hot(slot, HotKind::site, shape.name(), 1)) return;
+  count_site(slot, shape.pc, MemorySpace::global, shape.kind,
+             {shape.lanes, shape.bytes(), shape.sectors, shape.ideal_sectors(), 0});
 }
 
 // Each active lane accesses `bytes` (a size class) at its own `address`.
@@ -77,10 +85,7 @@ PASTA_DEVICE void reduce_global_site(const SlotHeader& slot, uint32_t active, ui
                                      uint32_t bytes, AccessKind kind) {
   const uint32_t sectors = count_distinct(active, address >> kSectorShift);
   if (lanes::index() != lanes::first(active)) return;
-  const SiteShape shape{pc, kind, lanes::last(bytes), lanes::count(active), sectors};
-  if (SiteShape::fits(pc) && add_hot(slot, HotKind::site, shape.name(), 1)) return;
-  count_site(slot, pc, MemorySpace::global, kind,
-             {shape.lanes, shape.bytes(), shape.sectors, shape.ideal_sectors(), 0});
+  count_shape(slot, {pc, kind, lanes::last(bytes), lanes::count(active), sectors});
 }
 
 // Passes that shared memory needs for one warp's access: lanes are served in groups that fill 128 bytes (half a

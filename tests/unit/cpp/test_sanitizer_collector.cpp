@@ -13,8 +13,7 @@
 #include <thread>
 
 #include "backends/sanitizer/collector.h"
-#include "device/nvidia/object_reducer.h"
-#include "device/nvidia/site_reducer.h"
+#include "device/nvidia/full_reducer.h"
 #include "device/nvidia/trace_writer.h"
 #include "fake_sanitizer.h"
 #include "session/memory_parts.h"
@@ -60,10 +59,7 @@ void enqueue_kernel(fake::Stream in, void* slot, uint64_t address) {
     if (slot == nullptr) return;
     const auto& header = *static_cast<const nvidia::SlotHeader*>(slot);
     warp::run(0xffffffff, [&](uint32_t lane) {
-      nvidia::reduce_objects<true>(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
-      if ((header.features & nvidia::kSites) != 0) {
-        nvidia::reduce_global_site(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
-      }
+      nvidia::reduce_all(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
       if ((header.features & nvidia::kTrace) != 0) {
         nvidia::trace_warp(header, 0xffffffff, 0x1040, nvidia::MemorySpace::global, address + lane * 4, 4,
                            nvidia::AccessKind::load);

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "device/nvidia/full_reducer.h"
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
@@ -107,10 +108,7 @@ struct TestSlot {
 void access(TestSlot& slot, uint32_t active, uint64_t pc, const std::function<uint64_t(uint32_t)>& address,
             uint32_t bytes, AccessKind kind) {
   warp::g_multiprocessor += 5;
-  warp::run(active, [&](uint32_t lane) {
-    reduce_objects<true>(slot.header, active, pc, address(lane), bytes, kind);
-    reduce_global_site(slot.header, active, pc, address(lane), bytes, kind);
-  });
+  warp::run(active, [&](uint32_t lane) { reduce_all(slot.header, active, pc, address(lane), bytes, kind); });
 }
 
 void test_lookup_checks_both_ends() {
@@ -126,26 +124,28 @@ void test_lookup_checks_both_ends() {
   CHECK(find_range(nullptr, 0, 5).index == 0);
 }
 
-// c[i] = a[i] + b[i] over 4,096 floats: 128 warps, 3 accesses of 4 bytes a thread, each array touched whole.
+// c[i] = a[i] + b[i] over 4,096 floats: 128 warps, 3 accesses of 4 bytes a thread, each array touched whole. Done
+// twice: the second time nothing but the counts is new.
 void test_vector_add() {
   constexpr uint64_t kN = 4096, a = 64 * kMiB, b = 80 * kMiB, c = 96 * kMiB;
   TestSlot slot({{a, kN * 4}, {b, kN * 4}, {c, kN * 4}});
-  for (uint64_t i = 0; i < kN; i += 32) {
+  for (uint64_t at = 0; at < 2 * kN; at += 32) {
+    const uint64_t i = at % kN;
     access(slot, kFull, 0x10, [&](uint32_t lane) { return a + (i + lane) * 4; }, 4, AccessKind::load);
     access(slot, kFull, 0x20, [&](uint32_t lane) { return b + (i + lane) * 4; }, 4, AccessKind::load);
     access(slot, kFull, 0x30, [&](uint32_t lane) { return c + (i + lane) * 4; }, 4, AccessKind::store);
   }
   slot.fold();
   for (size_t object = 0; object < 3; ++object) {
-    CHECK(slot.lanes(object, object == 2 ? AccessKind::store : AccessKind::load, 4) == kN);
+    CHECK(slot.lanes(object, object == 2 ? AccessKind::store : AccessKind::load, 4) == 2 * kN);
     CHECK(slot.first(object) == 0 && slot.last(object) == kN * 4 - 1);
-    CHECK(slot.blocks[object] == kN);
+    CHECK(slot.blocks[object] == 2 * kN);
   }
   CHECK(slot.pages_set() == 3 * 4);  // 16 KiB each
   const SiteEntry* site = slot.site(0x10, MemorySpace::global);
   CHECK(site != nullptr);
-  CHECK(site->executions == 128 && site->lanes == kN && site->bytes == kN * 4);
-  CHECK(site->sectors == 128 * 4 && site->ideal_sectors == 128 * 4);  // 128 bytes a warp
+  CHECK(site->executions == 256 && site->lanes == 2 * kN && site->bytes == 2 * kN * 4);
+  CHECK(site->sectors == 256 * 4 && site->ideal_sectors == 256 * 4);  // 128 bytes a warp
   CHECK(site->lane_counts == 1u << 31);
 }
 
@@ -210,7 +210,7 @@ void test_random_against_plain_count() {
     memory.emplace_back(at, bytes);
     at += (bytes + random() % 8192) / 16 * 16 + 16;
   }
-  TestSlot slot(memory);
+  TestSlot slot(memory), objects_alone(memory);
   struct Count {
     std::map<std::pair<int, uint32_t>, uint64_t> lanes;
     std::set<uint64_t> pages;
@@ -234,6 +234,10 @@ void test_random_against_plain_count() {
     }
     access(slot, active, 16 * (round % 50), [&](uint32_t lane) { return addresses[lane]; }, bytes,
            static_cast<AccessKind>(kind));
+    warp::run(active, [&](uint32_t lane) {
+      reduce_objects(objects_alone.header, active, 16 * (round % 50), addresses[lane], bytes,
+                     static_cast<AccessKind>(kind));
+    });
     SiteCount& site = expected_sites[16 * (round % 50)];
     std::set<uint64_t> sectors;
     for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -282,6 +286,11 @@ void test_random_against_plain_count() {
       CHECK((slot.pages[slot.ranges[object].page_word + bit / 32] >> (bit % 32) & 1) == 1);
     }
   }
+  objects_alone.fold();
+  for (size_t i = 0; i <= memory.size(); ++i) {
+    CHECK(std::memcmp(&slot.objects[i], &objects_alone.objects[i], sizeof(ObjectCounters)) == 0);
+  }
+  CHECK(slot.pages == objects_alone.pages);
   size_t pages = 0;
   for (const auto& [object, count] : expected) pages += count.pages.size();
   CHECK(static_cast<size_t>(slot.pages_set()) == pages);
