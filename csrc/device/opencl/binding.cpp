@@ -66,8 +66,7 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
   uint64_t objects_total = root_count + ranges.size();
 
   binding.words.assign(kBindingObjects + objects_total * kBindingObjectWords, 0);
-  SlotPlanner planner(uint64_t{SlotLayout{root_count, plan.counters}.fixed_words()} * kWord,
-                      limits);
+  SlotPlanner planner(uint64_t{plan.slot_layout().fixed_words()} * kWord, limits);
   auto entry = [&](uint64_t number) {
     return &binding.words[kBindingObjects + number * kBindingObjectWords];
   };
@@ -104,6 +103,9 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
   uint64_t records = plan.reducers.trace ? limits.trace_records : 0;
   binding.words[kBindingTraceRecords] = records;
   binding.words[kBindingTrace] = planner.take(records * kTraceRecordBytes);
+  binding.words[kBindingScratch] = limits.scratch_offset;
+  binding.words[kBindingScratches] = plan.reducers.compares_lanes() ? limits.scratches : 0;
+  binding.words[kBindingScratchShift] = 64 - limits.scratch_bits;
   binding.slot_bytes = planner.end();
   binding.words[kBindingSpare] = align_to_unit(binding.words.size() * kWord);
   binding.room_bytes = binding.words[kBindingSpare] + kSpareLines * kUnit;

@@ -35,6 +35,9 @@ struct BindingLimits {
   // MiB).
   uint64_t map_bytes = uint64_t{4} << 20;
   uint64_t trace_records = 0;  // 16 bytes each
+  // Scratches of work-groups, behind all that an Arena hands out: see ScratchPool.
+  uint64_t scratch_offset = 0, scratches = 0;
+  uint32_t scratch_bits = 0;  // log2 of the entries of one
 };
 
 struct Binding {

@@ -60,6 +60,7 @@ class Builder {
       plan_marks(source_, tree_, instance);
     }
     resolve_dynamic_sites();
+    compare_lanes();
     if (tree_.plan.counters > kMaxCounters) throw Unsupported("more blocks than pasta counts");
   }
 
@@ -324,6 +325,24 @@ class Builder {
       if (site.candidates.size() <= kMaxHitCounters && !site.candidates.empty()) {
         site.first_hit = tree_.plan.counters;
         tree_.plan.counters += static_cast<uint32_t>(site.candidates.size());
+      }
+    }
+  }
+
+  // Sites of local memory come last.
+  void compare_lanes() {
+    KernelPlan& plan = tree_.plan;
+    if (!plan.reducers.compares_lanes()) return;
+    for (bool local : {false, true}) {
+      for (Site& site : plan.sites) {
+        if ((site.space == Space::local) != local) continue;
+        auto same = std::find(plan.sums.begin(), plan.sums.end(), site.executions);
+        site.sum = static_cast<uint32_t>(same - plan.sums.begin());
+        if (same == plan.sums.end()) plan.sums.push_back(site.executions);
+        bool meets = site.form == AccessForm::fixed || site.form == AccessForm::elements;
+        if (!meets || !(local ? plan.reducers.bank_conflicts : plan.reducers.coalescing)) continue;
+        site.meeting = plan.meetings++;
+        plan.local_meetings += local;
       }
     }
   }

@@ -17,10 +17,10 @@ class Decoder {
         work_items_(work_items),
         slot_(slot),
         bytes_(bytes),
-        layout_{static_cast<uint32_t>(plan.roots.size()), plan.counters},
+        layout_(plan.slot_layout()),
         facts_(read_facts(plan, slot, bytes)) {
-    counters_.resize(plan.counters);
-    for (uint32_t c = 0; c < plan.counters; ++c) {
+    counters_.resize(layout_.counters);
+    for (uint32_t c = 0; c < layout_.counters; ++c) {
       for (uint32_t shard = 0; shard < kShards; ++shard)
         counters_[c] += word(layout_.counter(shard, c));
     }
@@ -61,6 +61,7 @@ class Decoder {
     uint64_t unit = site.bytes;
     if (!unit && site.root != kNone) unit = binding_.roots[site.root].texel_bytes;
     access.bytes = sum(site.units) * unit;
+    compare_lanes(site, access);
     if (site.root != kNone) {
       add(site, site.root, access.lanes, access.bytes);
     } else if (site.dynamic != kNone) {
@@ -87,6 +88,23 @@ class Decoder {
       add(site, per_object_.size() - 1, access.lanes, access.bytes);
     }
     return access;
+  }
+
+  void compare_lanes(const Site& site, SiteAccess& access) const {
+    if (word(kSlotUngrouped) != 0) return;
+    if (site.sum != kNone && counters_[plan_.sum_lost_counter(site.sum)] == 0)
+      access.executions = counters_[plan_.sum_counter(site.sum)];
+    if (site.meeting == kNone) return;
+    auto counter = [&](KernelPlan::Meeting which) {
+      return counters_[plan_.meeting_counter(site.meeting, which)];
+    };
+    if (counter(KernelPlan::kLost) != 0) return;
+    if (site.space == Space::local) {
+      access.bank_conflicts = counter(KernelPlan::kMoved);
+    } else {
+      access.sectors = counter(KernelPlan::kMoved);
+      access.ideal_sectors = counter(KernelPlan::kNeeded);
+    }
   }
 
   void add(const Site& site, uint64_t object, uint64_t times, uint64_t bytes) {
@@ -239,7 +257,7 @@ void merge_object(ObjectAccess& into, const ObjectAccess& other) {
 
 SlotFacts read_facts(const KernelPlan& plan, const uint8_t* slot, uint64_t bytes) {
   SlotFacts facts;
-  SlotLayout layout{static_cast<uint32_t>(plan.roots.size()), plan.counters};
+  SlotLayout layout = plan.slot_layout();
   auto word = [&](uint32_t number) {
     uint64_t value = 0;
     if (uint64_t{number + 1} * kWord <= bytes)

@@ -10,8 +10,9 @@ DeviceCode::DeviceCode(Globals& globals, const KernelPlan& plan, uint32_t size_b
       plan_(plan),
       size_bits_(size_bits),
       functions_(functions),
-      slot_{static_cast<uint32_t>(plan.roots.size()), plan.counters},
-      state_{plan.counters, static_cast<uint32_t>(plan.roots.size()), plan.dynamic_sites} {}
+      slot_(plan.slot_layout()),
+      state_{plan.counters, static_cast<uint32_t>(plan.roots.size()), plan.dynamic_sites,
+             plan.meetings} {}
 
 Id DeviceCode::state_type() {
   return globals_.pointer_type(StorageFunction, globals_.array_type(ulong(), state_.words()));
@@ -59,10 +60,11 @@ Id DeviceCode::widen(Emitter& code, Id size) {
   return size_bits_ == 64 ? size : code.emit(OpUConvert, ulong(), {size});
 }
 
-NewFunction DeviceCode::begin(const char* name, Id result, const Parameters& parameters, Id* id) {
+NewFunction DeviceCode::begin(const char* name, Id result, const Parameters& parameters, Id* id,
+                              uint32_t control) {
   *id = globals_.new_id();
   globals_.name_function(*id, std::string("pasta_") + name);
-  NewFunction function(globals_, *id, result, parameters, kFunctionInline);
+  NewFunction function(globals_, *id, result, parameters, control);
   function.code.begin_block(function.code.new_label());
   return function;
 }

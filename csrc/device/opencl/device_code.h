@@ -23,6 +23,7 @@ struct StateLayout {
   uint32_t counters;
   uint32_t roots;
   uint32_t dynamic_sites;
+  uint32_t meetings;
 
   enum RootWord : uint32_t { base, bytes, line0, limit, map, shift, first, last, kRootWords };
   uint32_t root(uint32_t number, RootWord word) const {
@@ -42,7 +43,12 @@ struct StateLayout {
   uint32_t zero() const { return binding() + 2; }
   // Offset from the slot of a line that nobody reads, for stores that must not be skipped.
   uint32_t spare() const { return binding() + 3; }
-  uint32_t words() const { return binding() + 4; }
+  // Of the scratch: offset from the slot | kBindingScratchShift; 0: there is none.
+  uint32_t scratch() const { return binding() + 4; }
+  uint32_t sub_group() const { return binding() + 5; }  // number in the work-group
+  // How often the work-item has executed the site.
+  uint32_t ordinal(uint32_t meeting) const { return binding() + 6 + meeting; }
+  uint32_t words() const { return ordinal(meetings); }
 };
 
 // What a function that finds the object of an address returns when there is none.
@@ -75,6 +81,7 @@ class DeviceCode {
                      uint32_t component);
   spirv::Id builtin1(spirv::Emitter& code, spirv::BuiltIn builtin, const char* name);
   spirv::Id widen(spirv::Emitter& code, spirv::Id size);  // size_t to 64 bits
+  spirv::Id binding_word(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t word);
 
   // -- Functions, as they would read in C. `state` and `slot` are the first two parameters of most.
   spirv::Id add();          // void (slot, ulong offset, ulong value): atomically
@@ -91,11 +98,27 @@ class DeviceCode {
   spirv::Id tally();  // void (state, slot, ulong *object, ulong *length, ulong site, ulong object)
   spirv::Id trace();  // void (state, slot, ulong site, ulong address)
 
+  // -- Work-items of a sub-group, compared (device_groups.cpp)
+  // These are not inlined, which would make the kernel many times larger; and so they take no
+  // state, which could then not be in registers, but the word of it that they need.
+  spirv::Id take_scratch();  // ulong (slot, ulong first, ulong scratches, ulong bytes, ulong start)
+  // Key of the n-th execution of a site; counts it.
+  spirv::Id access_key(spirv::Emitter& code, spirv::Id state, uint32_t meeting);
+  spirv::Id sum_key(spirv::Emitter& code, spirv::Id state, uint32_t sum);
+  static constexpr uint64_t kScratchShiftMask = kUnit - 1;  // in StateLayout::scratch
+  // void (slot, ulong scratch, ulong key, ulong address, ulong bytes, ulong lost)
+  spirv::Id visit(bool local);
+  spirv::Id visit_sum();  // void (slot, ulong scratch, ulong key, ulong value, ulong lost)
+  spirv::Id settle();     // void (slot, ulong scratch, ulong local, ulong step, ulong row)
+  void group_barrier(spirv::Emitter& code);
+  void atomic_store(spirv::Emitter& code, spirv::Id slot, spirv::Id offset, spirv::Id value,
+                    uint32_t semantics = spirv::kRelaxed);
+
  private:
   using Parameters = std::vector<spirv::Id>;
   // Starts a function with a first block; finish() with a return adds it to the module.
   spirv::NewFunction begin(const char* name, spirv::Id result, const Parameters& parameters,
-                           spirv::Id* id);
+                           spirv::Id* id, uint32_t control = spirv::kFunctionInline);
   spirv::Id end(spirv::NewFunction& function, spirv::Id id);
   spirv::Id flush(const char* name, spirv::Op group_operation, spirv::Id by_one);
   // Where the lines of an object are marked.
@@ -109,8 +132,12 @@ class DeviceCode {
                      spirv::Id bytes, spirv::Id condition);
   spirv::Id find_range();
   spirv::Id widen_range();
+  spirv::Id meet();
+  spirv::Id is_local_meeting(spirv::Emitter& code, spirv::Id meeting);
+  spirv::Id local_variable(spirv::NewFunction& function);  // an uninitialised 64-bit one
+  spirv::Id atomic(spirv::Emitter& code, spirv::Op operation, spirv::Id slot, spirv::Id offset,
+                   const Parameters& values, uint32_t semantics = spirv::kRelaxed);
   spirv::Id object_offset(spirv::Emitter& code, spirv::Id state, spirv::Id object);
-  spirv::Id binding_word(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t word);
 
   spirv::Globals& globals_;
   const KernelPlan& plan_;

@@ -48,7 +48,7 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
       const Mark& mark = found.mark;
       bool traced = plan_.reducers.trace;
       bool marked = mark.wanted && plan_.reducers.lines && site.space != Space::local;
-      if (!marked && !traced && site.dynamic == kNone) return;
+      if (!marked && !traced && site.dynamic == kNone && site.meeting == kNone) return;
       Id own = address();
       Id first = own;
       if (mark.distance) {
@@ -61,6 +61,7 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
               lines_of(bytes, alignment));
       }
       if (traced) trace(code, state_, slot_, found.site, own);
+      visit(code, state_, slot_, found.site, own);
       break;
     }
     case AccessForm::sized: {
@@ -113,16 +114,29 @@ void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id a
   }
 }
 
+// Local memory has no address that means anything outside: offsets then, where the variable is known.
+Id KernelWriter::outside_address(Emitter& code, Id state, const Site& site, Id address) {
+  if (site.space != Space::local || site.root == kNone) return address;
+  uint32_t base = device_.state_layout().root(site.root, StateLayout::base);
+  return code.binary(OpISub, address, device_.load_word(code, state, base));
+}
+
 void KernelWriter::trace(Emitter& code, Id state, Id slot, uint32_t number, Id address) {
-  const Site& site = plan_.sites[number];
-  // Local memory has no address that means anything outside: offsets then, where the variable is
-  // known.
-  if (site.space == Space::local && site.root != kNone) {
-    uint32_t base = device_.state_layout().root(site.root, StateLayout::base);
-    address = code.binary(OpISub, address, device_.load_word(code, state, base));
-  }
+  address = outside_address(code, state, plan_.sites[number], address);
   code.emit(OpFunctionCall, globals_.void_type(),
             {device_.trace(), state, slot, globals_.u64(number), address});
+}
+
+void KernelWriter::visit(Emitter& code, Id state, Id slot, uint32_t number, Id address) {
+  const Site& site = plan_.sites[number];
+  if (site.meeting == kNone) return;
+  uint32_t counter = plan_.meeting_counter(site.meeting, KernelPlan::kLost);
+  Id lost = globals_.u64(uint64_t{device_.slot_layout().counter(0, counter)} * kWord);
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {device_.visit(site.space == Space::local), slot,
+             device_.load_word(code, state, device_.state_layout().scratch()),
+             device_.access_key(code, state, site.meeting),
+             outside_address(code, state, site, address), globals_.u64(site.bytes), lost});
 }
 
 void KernelWriter::tally(Emitter& code, Id state, Id slot, uint32_t dynamic, Id object) {
@@ -157,6 +171,7 @@ Id KernelWriter::element_loop(uint32_t site) {
   uint64_t bytes = plan_.sites[site].bytes;
   touch(code, state, slot, site, at, globals_.u64(bytes), lines_of(bytes, bytes));
   if (plan_.reducers.trace) trace(code, state, slot, site, at);
+  visit(code, state, slot, site, at);
   code.blocks().back().instructions.push_back(
       Instruction::make(OpIAdd, device_.ulong(), next, {index, globals_.u64(1)}));
   code.branch(head);

@@ -81,12 +81,14 @@ Function KernelWriter::wrapper(const Function& kernel, Id body) {
       code.binary(OpIMul, code.binary(OpShiftRightLogical, launch, globals_.u64(32)), unit);
   Id slot = device_.byte_at(code, buffer, slot_offset);
   set_up(code, state, slot, code.binary(OpISub, binding_at, slot_offset));
+  if (plan_.meetings) take_scratch(code, state, slot, slot_offset);
   publish_facts(code, state, slot);
   std::vector<uint32_t> call{body};
   call.insert(call.end(), arguments.begin(), arguments.end());
   call.push_back(state);
   call.push_back(slot);
   code.emit(OpFunctionCall, globals_.void_type(), call);
+  if (!plan_.sums.empty()) settle(code, state, slot, slot_offset);
   tear_down(code, state, slot);
   code.effect(OpReturn, {});
   wrapper.blocks = std::move(code.blocks());
@@ -161,12 +163,135 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   }
 }
 
+// The first work-item of the work-group takes a scratch for all.
+void KernelWriter::take_scratch(Emitter& code, Id state, Id slot, Id slot_offset) {
+  const StateLayout& layout = device_.state_layout();
+  Id local =
+      device_.builtin1(code, BuiltInLocalInvocationIndex, "__spirv_BuiltInLocalInvocationIndex");
+  Id zero = globals_.u64(0);
+  device_.store_word(code, state, layout.sub_group(),
+                     code.binary(OpUDiv, local, globals_.u64(plan_.reducers.width)));
+  Id varying_zero = device_.load_word(code, state, layout.zero());
+  for (uint32_t m = 0; m < layout.meetings; ++m)
+    device_.store_word(code, state, layout.ordinal(m), varying_zero);
+  device_.store_word(code, state, layout.scratch(), varying_zero);
+  code.when(code.compare(OpIEqual, local, zero), [&] {
+    auto word = [&](uint32_t number) { return device_.binding_word(code, state, slot, number); };
+    Id first = code.binary(OpISub, word(kBindingScratch), slot_offset);
+    Id shift = code.binary(OpISub, globals_.u64(64), word(kBindingScratchShift));
+    Id bytes = code.binary(OpShiftLeftLogical, globals_.u64(kScratchEntryBytes), shift);
+    bytes = code.binary(OpIAdd, bytes, globals_.u64(kScratchHeaderBytes));
+    Id taken = code.emit(OpFunctionCall, device_.ulong(),
+                         {device_.take_scratch(), slot, first, word(kBindingScratches), bytes,
+                          group_number(code)});
+    Id is_none = code.compare(OpIEqual, taken, zero);
+    Id packed = code.binary(OpBitwiseOr, taken, word(kBindingScratchShift));
+    device_.store_word(code, state, layout.scratch(), code.select(is_none, zero, packed));
+    code.when(is_none, [&] {
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.add(), slot, globals_.u64(kSlotUngrouped * kWord), globals_.u64(1)});
+    });
+  });
+  globals_.capability(CapabilityGroups);
+  Id of_all = code.emit(OpGroupUMax, device_.ulong(),
+                        {globals_.u32(ScopeWorkgroup), kGroupOperationReduce,
+                         device_.load_word(code, state, layout.scratch())});
+  device_.store_word(code, state, layout.scratch(), of_all);
+}
+
+// What the sub-groups of a work-group have counted together, once all have ended.
+void KernelWriter::settle(Emitter& code, Id state, Id slot, Id slot_offset) {
+  const StateLayout& layout = device_.state_layout();
+  Id row = shard_row(code);
+  Id zero = globals_.u64(0), width = globals_.u64(plan_.reducers.width);
+  Id local =
+      device_.builtin1(code, BuiltInLocalInvocationIndex, "__spirv_BuiltInLocalInvocationIndex");
+  auto size = [&](uint32_t c) {
+    return device_.builtin3(code, BuiltInWorkgroupSize, "__spirv_BuiltInWorkgroupSize", c);
+  };
+  Id volume = code.binary(OpIMul, code.binary(OpIMul, size(0), size(1)), size(2));
+  Id rounded = code.binary(OpIAdd, volume, globals_.u64(plan_.reducers.width - 1));
+  Id sub_groups = code.binary(OpUDiv, rounded, width);
+  Id is_first = code.compare(OpIEqual, local, zero);
+  auto largest = [&](Id value) {
+    globals_.capability(CapabilityGroups);
+    return code.emit(OpGroupUMax, device_.ulong(),
+                     {globals_.u32(ScopeWorkgroup), kGroupOperationReduce, value});
+  };
+
+  // Where all work-items have the same sum, that is each sub-group's; else they have to meet.
+  std::vector<Id> differing;
+  Id differ = plan_.meetings ? globals_.u64(1) : zero;
+  for (uint32_t s = 0; s < plan_.sums.size(); ++s) {
+    Id total = zero;
+    bool is_fixed = true;
+    for (const CountTerm& term : plan_.sums[s]) {
+      Id part = globals_.u64(term.factor);
+      if (term.counter != kWorkItems) {
+        is_fixed = false;
+        part = code.binary(OpIMul, device_.load_word(code, state, term.counter), part);
+      }
+      total = code.binary(OpIAdd, total, part);
+    }
+    Id of_each = total;
+    if (!is_fixed) {
+      Id most = largest(total);
+      Id least = code.emit(OpNot, device_.ulong(), {largest(code.emit(OpNot, device_.ulong(), {total}))});
+      Id is_same = code.compare(OpIEqual, most, least);
+      of_each = code.select(is_same, most, zero);
+      differ = code.select(is_same, differ, globals_.u64(1));
+      total = code.select(is_same, zero, total);
+    }
+    differing.push_back(is_fixed ? 0 : total);
+    Id something = code.compare(OpINotEqual, of_each, zero);
+    code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, something}), [&] {
+      uint32_t counter = device_.slot_layout().counter(0, plan_.sum_counter(s));
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.add(), slot,
+                 code.binary(OpIAdd, row, globals_.u64(uint64_t{counter} * kWord)),
+                 code.binary(OpIMul, of_each, sub_groups)});
+    });
+  }
+
+  code.when(code.compare(OpINotEqual, differ, zero), [&] {
+    if (!plan_.meetings) take_scratch(code, state, slot, slot_offset);
+    Id packed = device_.load_word(code, state, layout.scratch());
+    for (uint32_t s = 0; s < plan_.sums.size(); ++s) {
+      if (!differing[s]) continue;
+      uint32_t lost = device_.slot_layout().counter(0, plan_.sum_lost_counter(s));
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.visit_sum(), slot, packed, device_.sum_key(code, state, s), differing[s],
+                 globals_.u64(uint64_t{lost} * kWord)});
+    }
+    Id scratch = code.binary(OpBitwiseAnd, packed, globals_.u64(~DeviceCode::kScratchShiftMask));
+    Id has_one = code.compare(OpINotEqual, scratch, zero);
+    device_.group_barrier(code);
+    code.when(has_one, [&] {
+      code.emit(OpFunctionCall, globals_.void_type(),
+                {device_.settle(), slot, packed, local, volume, row});
+    });
+    device_.group_barrier(code);
+    code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, has_one}), [&] {
+      Id taken = code.binary(OpIAdd, scratch, globals_.u64(kScratchTaken * kWord));
+      device_.atomic_store(code, slot, taken, zero);
+      device_.atomic_store(code, slot, scratch, zero, kReleaseGlobal);
+    });
+  });
+}
+
 // Differs between neighbouring work-groups: enough to spread them.
 Id KernelWriter::group_number(Emitter& code) {
   auto group = [&](uint32_t c) {
     return device_.builtin3(code, BuiltInWorkgroupId, "__spirv_BuiltInWorkgroupId", c);
   };
   return code.binary(OpIAdd, code.binary(OpIAdd, group(0), group(1)), group(2));
+}
+
+// Offset of the counters that the work-group adds to, from those of shard 0.
+Id KernelWriter::shard_row(Emitter& code) {
+  Id shard = code.binary(OpBitwiseAnd, group_number(code), globals_.u64(kShards - 1));
+  uint64_t row_bytes = uint64_t{device_.slot_layout().row_words()} * kWord;
+  return code.binary(OpIMul, shard, globals_.u64(row_bytes));
 }
 
 // The first work-item tells the host what only the device knows.
@@ -194,9 +319,8 @@ void KernelWriter::publish_facts(Emitter& code, Id state, Id slot) {
 void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
   const StateLayout& layout = device_.state_layout();
   const SlotLayout& slot_layout = device_.slot_layout();
+  Id row = shard_row(code);
   if (layout.counters) {
-    Id shard = code.binary(OpBitwiseAnd, group_number(code), globals_.u64(kShards - 1));
-    Id row = code.binary(OpIMul, shard, globals_.u64(uint64_t{slot_layout.row_words()} * kWord));
     for (uint32_t c = 0; c < layout.counters; ++c) {
       Id offset =
           code.binary(OpIAdd, row, globals_.u64(uint64_t{slot_layout.counter(0, c)} * kWord));

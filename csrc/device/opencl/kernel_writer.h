@@ -25,6 +25,9 @@ class KernelWriter {
   spirv::Function wrapper(const spirv::Function& kernel, spirv::Id body);
   void set_up(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id binding_offset);
   spirv::Id group_number(spirv::Emitter& code);
+  spirv::Id shard_row(spirv::Emitter& code);
+  void take_scratch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
+  void settle(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
   void publish_facts(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
   void tear_down(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
 
@@ -38,7 +41,12 @@ class KernelWriter {
   // trace().
   void touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
              spirv::Id address, spirv::Id bytes, uint32_t lines);
+  spirv::Id outside_address(spirv::Emitter& code, spirv::Id state, const Site& site,
+                            spirv::Id address);
   void trace(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
+             spirv::Id address);
+  // The work-item's part in a sub-group access, where these are counted.
+  void visit(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
              spirv::Id address);
   void tally(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t dynamic,
              spirv::Id object);

@@ -11,7 +11,8 @@
 //
 //   slot     0        accesses that wanted a place in the trace: more than it holds are lost
 //            1..3     work-group size as enqueued: the runtime may have chosen it
-//            4..7     0
+//            4        work-groups that found no scratch: their lanes were not compared
+//            5..7     0
 //            8..      of root k (K roots), three arrays:
 //                     base[k]   address of its object's first byte, as the device sees it
 //                     first[k]  ~(offset of the first byte touched)
@@ -33,10 +34,22 @@
 //            6        0, which the compiler cannot know (StateLayout::zero)
 //            7        offset from the binding of its spare lines: 64 x 64 bytes that nobody reads
 //            8        largest power of two up to R: the first step of a binary search
-//            9..15    0
+//            9        offset of the scratches in the hidden buffer, bytes
+//            10       how many there are
+//            11       64 - log2(entries of a scratch)
+//            12..15   0
 //            16 + 4 k root k: bytes by which its pointer lies behind the start of its object,
 //                     bytes of the object, offset of its map in the slot, shift
 //            16 + 4 (K + r)  range r, sorted by address: address, bytes, offset of its map, shift
+//
+// A *scratch* belongs to one work-group while that runs, and is as it was before when it has ended.
+// It is a hash table in which the work-items of a sub-group meet (device_groups.cpp), wherever and
+// whenever they run. Scratches lie behind the bindings, at the end of the hidden buffer.
+//
+//   scratch  0        1: a work-group has it
+//            1        entries taken
+//            2..7     0
+//            8 + 4 e  entry e: key (0: free), count, most, number of the entry that was taken e-th
 #pragma once
 
 #include <cstdint>
@@ -51,6 +64,7 @@ inline constexpr uint32_t kPageShift = 12;
 
 inline constexpr uint32_t kSlotTraceWanted = 0;
 inline constexpr uint32_t kSlotLocalSize = 1;
+inline constexpr uint32_t kSlotUngrouped = 4;
 inline constexpr uint32_t kSlotRoots = 8;
 
 struct SlotLayout {
@@ -77,8 +91,17 @@ inline constexpr uint32_t kBindingZero = 6;
 inline constexpr uint32_t kBindingSpare = 7;
 inline constexpr uint32_t kSpareLines = 64;  // work-groups share them by number
 inline constexpr uint32_t kBindingFirstStep = 8;
+inline constexpr uint32_t kBindingScratch = 9;
+inline constexpr uint32_t kBindingScratches = 10;
+inline constexpr uint32_t kBindingScratchShift = 11;
 inline constexpr uint32_t kBindingObjects = 16;
 inline constexpr uint32_t kBindingObjectWords = 4;  // delta or address, bytes, map, shift
+
+inline constexpr uint32_t kScratchHeaderBytes = 64;
+inline constexpr uint32_t kScratchEntryBytes = 32;
+inline constexpr uint32_t kScratchTaken = 1;  // word of the header
+enum ScratchWord : uint32_t { kEntryKey, kEntryCount, kEntryMost, kEntryLog };
+inline constexpr uint32_t kMostScratchBits = 20;  // log2 of entries: keys hold entry numbers
 
 inline constexpr uint32_t kTraceRecordBytes = 16;
 inline constexpr uint32_t kTraceSiteBits = 24;

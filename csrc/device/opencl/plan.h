@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/opencl/access.h"
+#include "device/opencl/layout.h"
 
 namespace pasta::memory {
 
@@ -29,6 +30,9 @@ struct Root {
 struct CountTerm {
   uint32_t counter;
   uint64_t factor;
+  bool operator==(const CountTerm& other) const {
+    return counter == other.counter && factor == other.factor;
+  }
 };
 inline constexpr uint32_t kWorkItems = ~0u;
 using CountSum = std::vector<CountTerm>;
@@ -54,6 +58,10 @@ struct Site {
   // Accesses that have no counter of their own are counted in the slot's table.
   bool has_table() const { return dynamic != kNone && (ranges || first_hit == kNone); }
 
+  // Numbers in the plan, where lanes are compared: of the sum of its executions, and among the sites
+  // that are compared at each access.
+  uint32_t sum = kNone, meeting = kNone;
+
   // Where it stands in the program.
   std::string function;
   uint32_t block = 0;        // position of the block in its function
@@ -69,6 +77,16 @@ struct Reducers {
   bool extents = false;  // first and last byte to the byte, not to the line; one more atomic a
                          // sub-group and object
   bool trace = false;    // every access, appended to a bounded buffer
+
+  // What compares the work-items of a sub-group: `width` of them with consecutive local linear ids,
+  // the first at a multiple of `width`. One sub-group access is the n-th execution of a site by each
+  // of them, n = 0, 1, ...: what lanes in lockstep do together wherever they run the same number of
+  // iterations. All three need 64-bit atomics and collective functions of work-groups.
+  bool divergence = false;      // executions of each site by a sub-group
+  bool coalescing = false;      // lines moved and needed by each sub-group access
+  bool bank_conflicts = false;  // of local memory: `banks` banks of 4 bytes
+  uint32_t width = 32, banks = 32;
+  bool compares_lanes() const { return divergence || coalescing || bank_conflicts; }
 
   // Read before writing when marking lines: slower on a few cores, but on many they would fight
   // over the maps.
@@ -87,6 +105,25 @@ struct KernelPlan {
   std::vector<Site> sites;
   uint32_t counters = 0;
   uint32_t dynamic_sites = 0;
+
+  // Counters that sub-groups, not work-items, add to; in the slot behind the `counters`.
+  std::vector<CountSum> sums;  // of which the largest of a sub-group's work-items are added up
+  uint32_t meetings = 0;        // sites whose lanes are compared at each access
+  uint32_t local_meetings = 0;  // the last ones of them: those of local memory
+  uint32_t sum_counter(uint32_t sum) const { return counters + 2 * sum; }
+  uint32_t sum_lost_counter(uint32_t sum) const { return counters + 2 * sum + 1; }
+  enum Meeting : uint32_t {
+    kMoved,   // lines; or passes through the banks, beyond those that the words alone need
+    kNeeded,  // lines
+    kLost,    // accesses that found no room in the scratch
+    kMeetingCounters
+  };
+  uint32_t meeting_counter(uint32_t meeting, Meeting which) const {
+    return sum_counter(static_cast<uint32_t>(sums.size())) + meeting * kMeetingCounters + which;
+  }
+  SlotLayout slot_layout() const {
+    return {static_cast<uint32_t>(roots.size()), meeting_counter(meetings, kMoved)};
+  }
 
   uint32_t buffer_argument() const { return argument_count; }      // cl_mem or SVM pointer
   uint32_t launch_argument() const { return argument_count + 1; }  // cl_ulong, see Arena

@@ -13,6 +13,7 @@
 #include "device/opencl/instrument.h"
 #include "device/opencl/layout.h"
 #include "device/opencl/spirv/cfg.h"
+#include "device/opencl/spirv/link.h"
 #include "device/opencl/spirv/types.h"
 #include "device/opencl/trace_reduce.h"
 
@@ -128,6 +129,12 @@ PYBIND11_MODULE(_spirv, m) {
     return bytes_of(pasta::spirv::Module::parse(words_of(module)).write());
   });
   // Classes of equally often executed blocks of each function, by the labels' ids.
+  m.def("link", [](const std::vector<py::bytes>& programs) {
+    std::vector<pasta::spirv::Module> modules;
+    for (const py::bytes& program : programs)
+      modules.push_back(pasta::spirv::Module::parse(words_of(program)));
+    return bytes_of(pasta::spirv::link(std::move(modules)).write());
+  });
   m.def("count_classes", [](const py::bytes& bytes) {
     auto module = pasta::spirv::Module::parse(words_of(bytes));
     pasta::spirv::Definitions definitions(module);
@@ -176,9 +183,22 @@ PYBIND11_MODULE(_spirv, m) {
   m.def(
       "instrument",
       [](const py::bytes& module, bool lines, bool extents, bool trace, bool many_cores,
-         bool int64_atomics, bool sub_groups, std::function<bool(const std::string&)> wants) {
+         bool int64_atomics, bool sub_groups, bool divergence, bool coalescing,
+         bool bank_conflicts, uint32_t width, uint32_t banks,
+         std::function<bool(const std::string&)> wants) {
         InstrumentOptions options;
-        options.reducers = {lines, extents, trace, many_cores, int64_atomics, sub_groups};
+        Reducers& reducers = options.reducers;
+        reducers.lines = lines;
+        reducers.extents = extents;
+        reducers.trace = trace;
+        reducers.many_cores = many_cores;
+        reducers.int64_atomics = int64_atomics;
+        reducers.sub_groups = sub_groups;
+        reducers.divergence = divergence;
+        reducers.coalescing = coalescing;
+        reducers.bank_conflicts = bank_conflicts;
+        reducers.width = width;
+        reducers.banks = banks;
         options.wants = std::move(wants);
         auto words = words_of(module);
         Instrumented result = instrument(words.data(), words.size(), options);
@@ -188,7 +208,9 @@ PYBIND11_MODULE(_spirv, m) {
       },
       py::arg("module"), py::arg("lines") = true, py::arg("extents") = false,
       py::arg("trace") = false, py::arg("many_cores") = false, py::arg("int64_atomics") = true,
-      py::arg("sub_groups") = true, py::arg("wants") = nullptr);
+      py::arg("sub_groups") = true, py::arg("divergence") = false, py::arg("coalescing") = false,
+      py::arg("bank_conflicts") = false, py::arg("width") = 32, py::arg("banks") = 32,
+      py::arg("wants") = nullptr);
 
   py::class_<BoundObject>(m, "BoundObject")
       .def(py::init([](int64_t object_id, uint64_t bytes, uint64_t offset, uint64_t texel_bytes) {
@@ -209,14 +231,19 @@ PYBIND11_MODULE(_spirv, m) {
   m.def(
       "bind",
       [](const KernelPlan& plan, std::vector<BoundObject> objects, std::vector<AddressRange> ranges,
-         uint64_t map_bytes, uint64_t trace_records) {
+         uint64_t map_bytes, uint64_t trace_records, uint64_t scratch_offset, uint64_t scratches,
+         uint32_t scratch_bits) {
         BindingLimits limits;
+        limits.scratch_offset = scratch_offset;
+        limits.scratches = scratches;
+        limits.scratch_bits = scratch_bits;
         limits.map_bytes = map_bytes;
         limits.trace_records = trace_records;
         return make_binding(plan, std::move(objects), std::move(ranges), limits);
       },
       py::arg("plan"), py::arg("objects"), py::arg("ranges") = std::vector<AddressRange>{},
-      py::arg("map_bytes") = BindingLimits{}.map_bytes, py::arg("trace_records") = 0);
+      py::arg("map_bytes") = BindingLimits{}.map_bytes, py::arg("trace_records") = 0,
+      py::arg("scratch_offset") = 0, py::arg("scratches") = 0, py::arg("scratch_bits") = 0);
 
   py::class_<Arena::Place>(m, "Place")
       .def_readonly("launch_word", &Arena::Place::launch_word)

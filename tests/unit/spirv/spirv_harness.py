@@ -17,6 +17,9 @@ from typing import Any
 
 import numpy as np
 
+#: Scratches behind the arena, and log2 of the most entries of one: four work-groups run at a time at most.
+SCRATCHES, MOST_SCRATCH_BITS = 4, 18
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 LIBRARIES = Path(sys.prefix) / "lib"  # where the wheels of the Intel runtime put their libraries
 
@@ -157,7 +160,7 @@ class Kernel:
         self.kernel = getattr(cl.Program(context(), self.instrumented).build(build), name)
         self.original = getattr(cl.Program(context(), self.module).build(build), name)
         self.arena_bytes = 64 << 20
-        self.hidden = cl.Buffer(context(), cl.mem_flags.READ_WRITE, self.arena_bytes)
+        self.hidden = buffer(self.arena_bytes + SCRATCHES * (64 + (32 << MOST_SCRATCH_BITS)))
         self.arena = native().Arena(self.arena_bytes)
 
     def run(
@@ -169,13 +172,16 @@ class Kernel:
         trace_records: int = 0,
         map_bytes: int = 4 << 20,
         same_object: dict[int, int] | None = None,
+        scratch_bits: int = 16,
         global_offset: Sequence[int] | None = None,
     ) -> Result:
         """Launch once. Buffers get their argument's number as object id, unless `same_object` renames it."""
         cl = open_cl()
         assert cl is not None
         objects = [self._bound(root, arguments, same_object or {}) for root in self.plan.roots]
-        binding = native().bind(self.plan, objects, list(ranges), map_bytes, trace_records)
+        binding = native().bind(
+            self.plan, objects, list(ranges), map_bytes, trace_records, self.arena_bytes, SCRATCHES, scratch_bits
+        )
         self.arena.reset()
         place = self.arena.place(binding)
         assert place is not None, binding.slot_bytes

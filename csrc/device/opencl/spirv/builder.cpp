@@ -151,6 +151,26 @@ void Emitter::begin_block(Id label) {
   block.instructions.push_back(Instruction::make(OpLabel, 0, label, {}));
 }
 
+void Emitter::when(Id condition, const std::function<void()>& body) {
+  Id yes = new_label(), done = new_label();
+  branch_if(condition, yes, done);
+  begin_block(yes);
+  body();
+  branch(done);
+  begin_block(done);
+}
+
+void Emitter::loop(const std::function<Id()>& condition, const std::function<void()>& body) {
+  Id head = new_label(), again = new_label(), done = new_label();
+  branch(head);
+  begin_block(head);
+  branch_if(condition(), again, done);
+  begin_block(again);
+  body();
+  branch(head);
+  begin_block(done);
+}
+
 NewFunction::NewFunction(Globals& globals, Id id, Id result, const std::vector<Id>& parameter_types,
                          uint32_t control)
     : code(globals) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -77,6 +78,11 @@ class Emitter {
   void branch(Id target) { effect(OpBranch, {target}); }
   void branch_if(Id condition, Id yes, Id no) { effect(OpBranchConditional, {condition, yes, no}); }
   Id new_label() { return globals.new_id(); }
+
+  // if (condition) body();
+  void when(Id condition, const std::function<void()>& body);
+  // while (condition()) body();
+  void loop(const std::function<Id()>& condition, const std::function<void()>& body);
 
   std::vector<Block>& blocks() { return blocks_; }
   std::vector<Instruction>& instructions() { return loose_; }  // what was emitted outside any block

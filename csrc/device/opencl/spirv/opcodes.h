@@ -86,7 +86,10 @@ enum Op : uint16_t {
   OpIAdd = 128,
   OpISub = 130,
   OpIMul = 132,
+  OpUDiv = 134,
+  OpUMod = 137,
   OpLogicalAnd = 167,
+  OpLogicalNot = 168,
   OpSelect = 169,
   OpIEqual = 170,
   OpINotEqual = 171,
@@ -190,6 +193,7 @@ enum Decoration : uint32_t {
 };
 
 enum BuiltIn : uint32_t {
+  BuiltInWorkgroupSize = 25,
   BuiltInWorkgroupId = 26,
   BuiltInLocalInvocationIndex = 29,
   BuiltInEnqueuedWorkgroupSize = 32,
@@ -201,6 +205,11 @@ enum BuiltIn : uint32_t {
 enum MemoryAccess : uint32_t {
   MemoryAccessAligned = 2,
 };
+
+// Memory semantics of barriers and atomics.
+inline constexpr uint32_t kRelaxed = 0;
+inline constexpr uint32_t kReleaseGlobal = 0x4 | 0x200;
+inline constexpr uint32_t kAcquireReleaseGlobal = 0x8 | 0x200;
 
 enum Scope : uint32_t { ScopeDevice = 1, ScopeWorkgroup = 2, ScopeSubgroup = 3 };
 inline constexpr uint32_t kGroupOperationReduce = 0;
