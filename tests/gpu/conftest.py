@@ -22,14 +22,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
 
 
-@pytest.fixture(scope="session")
-def timeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program programs/timeline.cu, linked with nvcc's default, the static runtime."""
+def build_timeline(folder: Path, *options: str) -> Path:
+    """Build programs/timeline.cu."""
     nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if nvcc is None:
         pytest.skip("no nvcc")
-    program = tmp_path_factory.mktemp("programs") / "timeline"
+    program = folder / "timeline"
     source = Path(__file__).parent / "programs" / "timeline.cu"
     stubs = Path(nvcc).resolve().parents[1] / "lib64" / "stubs"
-    subprocess.run([nvcc, "-O2", "-arch=native", source, "-o", program, f"-L{stubs}", "-lcuda"], check=True)
+    subprocess.run([nvcc, "-O2", "-arch=native", *options, source, "-o", program, f"-L{stubs}", "-lcuda"], check=True)
     return program
+
+
+@pytest.fixture(scope="session")
+def timeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, linked with nvcc's default, the static runtime."""
+    return build_timeline(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="session")
+def timeline_shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, linked with libcudart.so."""
+    return build_timeline(tmp_path_factory.mktemp("programs"), "-cudart", "shared")

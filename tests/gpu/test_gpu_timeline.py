@@ -7,7 +7,10 @@ import subprocess
 from pathlib import Path
 
 import polars as pl
+import pytest
 from recorded import PASTA, Trace, environment, record
+
+from pasta.tools.runner import run
 
 MIB = 1 << 20
 
@@ -22,8 +25,9 @@ def table(path: Path, name: str) -> pl.DataFrame:
         return trace.table(name).collect()
 
 
-def test_launches_copies_and_fills(timeline: Path, tmp_path: Path) -> None:
-    result, output = traced(timeline, "launches", tmp_path)
+@pytest.mark.parametrize("runtime", ["timeline", "timeline_shared"])
+def test_launches_copies_and_fills(runtime: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    result, output = traced(request.getfixturevalue(runtime), "launches", tmp_path)
     assert (result.returncode, result.stdout) == (0, "2\n"), result.stderr
     kernel = table(output, "kernel")
     assert kernel.height == 100
@@ -60,6 +64,40 @@ def test_graph_nodes(timeline: Path, tmp_path: Path) -> None:
     assert kernel["graph_id"].n_unique() == 1
     assert kernel["graph_node_id"].n_unique() == 40
     assert kernel["correlation_id"].n_unique() == 50
+
+
+def test_graphs_as_a_whole(timeline: Path, tmp_path: Path) -> None:
+    result, output = traced(timeline, "graph", tmp_path, "--cuda-graph-trace=graph")
+    assert result.returncode == 0, result.stderr
+    kernel = table(output, "kernel")
+    assert kernel.height == 50
+    assert kernel["name"].str.starts_with("CUDA graph ").all()
+    assert kernel["graph_id"].n_unique() == 1
+    assert kernel["correlation_id"].n_unique() == 50
+    assert kernel.filter(pl.col("end_ns") <= pl.col("start_ns")).height == 0
+    with Trace.open(output) as trace:
+        (graph,) = run("graphs", trace).tables[0].frame.iter_rows(named=True)
+    assert (graph["calls"], graph["nodes"]) == (50, None)
+
+
+def test_memory_of_a_pool(timeline: Path, tmp_path: Path) -> None:
+    result, output = traced(timeline, "pool", tmp_path)
+    assert result.returncode == 0, result.stderr
+    pool = table(output, "alloc").filter(pl.col("kind") == "pool")
+    assert pool.group_by("action", "bytes").len().sort("action").rows() == [("alloc", MIB, 3), ("free", MIB, 3)]
+    assert pool["object_id"].value_counts()["count"].to_list() == [2, 2, 2]
+    assert table(output, "kernel").height == 3
+
+
+def test_two_devices(timeline: Path, tmp_path: Path) -> None:
+    result, output = traced(timeline, "peers", tmp_path)
+    if result.returncode == 77:
+        pytest.skip("needs two GPUs that reach each other")
+    assert result.returncode == 0, result.stderr
+    assert table(output, "kernel").group_by("device_id").len().sort("device_id").rows() == [(0, 7), (1, 9)]
+    copies = table(output, "memcpy").group_by("kind", "src_device_id", "dst_device_id", "bytes").len()
+    assert copies.rows() == [("p2p", 0, 1, 4 * MIB, 4)]
+    assert table(output, "device").filter(pl.col("device_id").is_in([0, 1])).height == 2
 
 
 def test_eight_threads(timeline: Path, tmp_path: Path) -> None:

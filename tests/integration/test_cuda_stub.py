@@ -78,6 +78,13 @@ def test_graphs_by_node_and_as_a_whole(stub: Stub, program: Path, tmp_path: Path
     assert whole["thread_id"].null_count() == 0
 
 
+def test_a_wait_of_the_runtime_and_its_drivers_is_one(stub: Stub, program: Path, tmp_path: Path) -> None:
+    stub.record([program, "waits", "5"], tmp_path / "t.pasta")
+    names = [name for name in rows(tmp_path / "t.pasta", "api")["name"] if "Synchronize" in name]
+    assert sorted(names) == ["cuCtxSynchronize"] * 6 + ["cudaDeviceSynchronize"] * 5
+    assert rows(tmp_path / "t.pasta", "sync")["kind"].to_list() == ["context"] * 6
+
+
 def test_selection(stub: Stub, program: Path, tmp_path: Path) -> None:
     output = tmp_path / "t.pasta"
     options = ("-t", "kernel", "--launch-skip", "10", "--launch-count", "5")

@@ -141,6 +141,10 @@ void Decoder::decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock)
   note_thread(row.thread_id);
   emit(row);
   if (call.waits_for == SyncKind::null) return;
+  // The runtime waits by a call of the driver, which returns first, with the same correlation id: one wait.
+  uint32_t& last = last_wait_[row.thread_id];
+  if (last == record.correlationId) return;
+  last = record.correlationId;
   SyncRecord sync;
   sync.start_ns = row.start_ns;
   sync.end_ns = row.end_ns;

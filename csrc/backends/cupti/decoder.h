@@ -50,6 +50,7 @@ class Decoder {
   std::unordered_map<int64_t, MemoryObject> objects_;  // by address
   std::unordered_map<uint64_t, Call> calls_;           // by domain and callback id
   std::unordered_set<int32_t> threads_;
+  std::unordered_map<int32_t, uint32_t> last_wait_;  // correlation id, by thread
 };
 
 }  // namespace pasta::cupti

@@ -170,6 +170,40 @@ int faults() {
   return 3;
 }
 
+// 3 objects of 1 MiB from the device's memory pool, given back to it.
+int pool() {
+  constexpr size_t kBytes = 1 << 20;
+  cudaStream_t stream;
+  CHECK(cudaStreamCreate(&stream));
+  float* objects[3];
+  for (float*& object : objects) {
+    CHECK(cudaMallocAsync(&object, kBytes, stream));
+    touch<<<kBytes / 4 / 256, 256, 0, stream>>>(object, kBytes / 4);
+  }
+  for (float* object : objects) CHECK(cudaFreeAsync(object, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  return 0;
+}
+
+// Two devices: 7 launches on the first, 9 on the second, 4 copies of 4 MiB from the first to the second.
+int peers() {
+  int devices = 0, access = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) return 77;
+  CHECK(cudaDeviceCanAccessPeer(&access, 0, 1));
+  if (access == 0) return 77;
+  CHECK(cudaSetDevice(1));
+  Vectors second;
+  for (int i = 0; i < 9; ++i) second.launch();
+  CHECK(cudaDeviceSynchronize());
+  CHECK(cudaSetDevice(0));
+  CHECK(cudaDeviceEnablePeerAccess(1, 0));
+  Vectors first;
+  for (int i = 0; i < 7; ++i) first.launch();
+  for (int i = 0; i < 4; ++i) CHECK(cudaMemcpyPeer(second.a, 1, first.a, 0, kN * sizeof(float)));
+  CHECK(cudaDeviceSynchronize());
+  return 0;
+}
+
 int main(int argc, char** argv) {
   struct Mode {
     const char* name;
@@ -177,7 +211,8 @@ int main(int argc, char** argv) {
   };
   const Mode modes[] = {{"launches", launches}, {"graph", graph},     {"threads", threads},
                         {"contexts", contexts}, {"managed", managed}, {"leave", leave},
-                        {"forever", forever},   {"forks", forks},     {"faults", faults}};
+                        {"forever", forever},   {"forks", forks},     {"faults", faults},
+                        {"pool", pool},         {"peers", peers}};
   for (const Mode& mode : modes) {
     if (argc > 1 && std::strcmp(argv[1], mode.name) == 0) return mode.run();
   }

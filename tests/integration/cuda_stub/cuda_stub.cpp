@@ -46,6 +46,8 @@ CUpti_BuffersCallbackRequestFunc g_request = nullptr;
 CUpti_BuffersCallbackCompleteFunc g_complete = nullptr;
 std::set<int> g_kinds;
 std::set<uint32_t> g_calls;  // of the driver, enabled one by one
+constexpr CUpti_CallbackId kRuntimeSynchronize = 1;  // the only call of the runtime
+bool g_runtime = false;                              // it is enabled
 uint8_t* g_buffer = nullptr;
 size_t g_bytes = 0, g_used = 0, g_dropped = 0;
 uint32_t g_correlation = 0;
@@ -58,6 +60,7 @@ size_t record_bytes(CUpti_ActivityKind kind) {
     case CUPTI_ACTIVITY_KIND_MEMCPY: return sizeof(CUpti_ActivityMemcpy5);
     case CUPTI_ACTIVITY_KIND_MEMSET: return sizeof(CUpti_ActivityMemset4);
     case CUPTI_ACTIVITY_KIND_MEMORY2: return sizeof(CUpti_ActivityMemory3);
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
     case CUPTI_ACTIVITY_KIND_DRIVER: return sizeof(CUpti_ActivityAPI);
     case CUPTI_ACTIVITY_KIND_DEVICE: return sizeof(CUpti_ActivityDevice4);
     case CUPTI_ACTIVITY_KIND_CONTEXT: return sizeof(CUpti_ActivityContext);
@@ -267,6 +270,23 @@ EXPORT CUresult cuCtxSynchronize() {
   return CUDA_SUCCESS;
 }
 
+// Of the runtime, which calls the driver: both records have one correlation id.
+EXPORT cudaError_t cudaDeviceSynchronize() {
+  auto record = empty<CUpti_ActivityAPI>(CUPTI_ACTIVITY_KIND_RUNTIME);
+  record.cbid = kRuntimeSynchronize;
+  record.start = now();
+  record.threadId = static_cast<uint32_t>(gettid());
+  cuCtxSynchronize();
+  std::lock_guard lock(g_mutex);
+  record.end = now();
+  record.correlationId = g_correlation;
+  if (g_runtime) {
+    g_kinds.insert(CUPTI_ACTIVITY_KIND_RUNTIME);
+    deliver(record);
+  }
+  return cudaSuccess;
+}
+
 EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
   CallScope call(kGetDevice);
   return cuDeviceGet(device, 0);
@@ -324,7 +344,11 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, ui
   return CUPTI_SUCCESS;
 }
 
-EXPORT CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId, uint8_t) { return CUPTI_SUCCESS; }
+EXPORT CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t on) {
+  std::lock_guard lock(g_mutex);
+  if (id == kRuntimeSynchronize) g_runtime = on != 0;
+  return CUPTI_SUCCESS;
+}
 
 EXPORT CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t) {
   std::lock_guard lock(g_mutex);
@@ -349,6 +373,10 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, uint32_
 }
 
 EXPORT CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
+  if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && id == kRuntimeSynchronize) {
+    *name = "cudaDeviceSynchronize_v3020";
+    return CUPTI_SUCCESS;
+  }
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API || id == 0 || id >= kCalls) return CUPTI_ERROR_INVALID_PARAMETER;
   *name = kNames[id];
   return CUPTI_SUCCESS;

@@ -1,5 +1,6 @@
-/* program [launches N] [copies N] [graphs N]: N launches of 4096 x 256, N copies of 4096 bytes up, N graph launches; always
-   one buffer of 1 MiB, one fill of 512 bytes and one synchronisation. Errors are the program's own: told and exit 1. */
+/* program [launches N] [copies N] [graphs N] [waits N]: N launches of 4096 x 256, N copies of 4096 bytes up, N graph
+   launches, N waits by the runtime; always one buffer of 1 MiB, one fill of 512 bytes and one wait by the driver. Errors are
+   the program's own: told and exit 1. */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
       return 1;                                                 \
     }                                                           \
   } while (0)
+
+int cudaDeviceSynchronize(void);
 
 static int count(int argc, char** argv, const char* name) {
   for (int i = 1; i + 1 < argc; ++i) {
@@ -37,6 +40,7 @@ int main(int argc, char** argv) {
     CHECK(cuLaunchKernel(NULL, 4096, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
   }
   for (int i = 0; i < count(argc, argv, "graphs"); ++i) CHECK(cuGraphLaunch(NULL, NULL));
+  for (int i = 0; i < count(argc, argv, "waits"); ++i) cudaDeviceSynchronize();
   CHECK(cuCtxSynchronize());
   CHECK(cuMemFree(memory));
   printf("done\n");
