@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,13 @@ def test_collectives_without_calls_are_known_by_their_kernels(stub: Stub, tmp_pa
     output = tmp_path / "t.pasta"
     stub.record([stub.build(SOURCES / "nccl.cpp", "-ldl")], output, "-t", "kernel", STUB_KERNEL=KERNEL)
     assert rows(output, "collective").select("kind", "bytes").rows() == [("all_reduce", None)] * 4
+
+
+def test_a_program_with_a_profiler_of_its_own_sees_what_it_sees_alone(stub: Stub, tmp_path: Path) -> None:
+    client, output = stub.build(SOURCES / "client.cpp"), tmp_path / "t.pasta"
+    alone = subprocess.run(
+        [client], env={"LD_LIBRARY_PATH": str(stub.folder)}, capture_output=True, text=True, check=True
+    )
+    assert alone.stdout == "20 kernels, 0 others, 0 foreign buffers\n"
+    assert stub.record([client], output).stdout == alone.stdout
+    assert rows(output, "kernel").height == 10 + 20 + 30
