@@ -14,6 +14,7 @@ namespace {
 using nvidia::AccessKind;
 using nvidia::ObjectCounters;
 
+constexpr AccessKind kKinds[] = {AccessKind::load, AccessKind::store, AccessKind::atomic};
 constexpr uint64_t kMostRuns = 1 << 18;  // rows of a TMA box that are marked one by one
 
 AccessSiteKind to_site_kind(uint32_t kind) {
@@ -233,21 +234,20 @@ void Decoding::emit_objects() {
   }
 }
 
-// An object of one block has no counter for it, see counts_blocks(). TMA loads are in no block.
+// TMA loads are in no block.
 void Decoding::emit_blocks() {
   if ((slot_.features & nvidia::kBlocks) == 0) return;
   constexpr uint64_t kBytes = uint64_t{1} << nvidia::kBlockShift;
   for (uint32_t i = 0; i < slot_.range_count; ++i) {
     const nvidia::Range& range = slot_.ranges[i];
-    if (range.first_block == nvidia::kUntracked || slot_.objects[i].end == 0) continue;
+    if (slot_.objects[i].end == 0) continue;
     const uint64_t size = range.end - range.begin;
+    const bool counted = range.first_block != nvidia::kUntracked;
+    if (!counted && size > kBytes) continue;
     for (uint64_t offset = 0; offset < size; offset += kBytes) {
-      int64_t accesses = static_cast<int64_t>(slot_.blocks[range.first_block + (offset >> nvidia::kBlockShift)]);
-      if (!nvidia::counts_blocks(slot_, range)) {
-        for (const AccessKind kind : {AccessKind::load, AccessKind::store, AccessKind::atomic}) {
-          accesses += tally(slot_.objects[i], kind).count;
-        }
-      }
+      int64_t accesses = 0;
+      if (counted) accesses = static_cast<int64_t>(slot_.blocks[range.first_block + (offset >> nvidia::kBlockShift)]);
+      else for (const AccessKind kind : kKinds) accesses += tally(slot_.objects[i], kind).count;
       if (accesses == 0) continue;
       AccessBlockRecord row;
       row.start_ns = start_ns_;
@@ -358,7 +358,7 @@ DecodedSlot decode_slot(uint8_t* body, const SlotLayout& layout, const Snapshot&
                         int64_t launch_id, int64_t start_ns) {
   Decoding decoding(body, layout, snapshot, launch_id, start_ns);
   const auto& totals = *reinterpret_cast<const nvidia::Totals*>(body + layout.totals);
-  decoding.result.lost_sites = totals.lost_sites;
+  if ((layout.features & nvidia::kSites) != 0) decoding.result.lost_sites = totals.lost_sites;
   decoding.result.lost_tensor_maps = totals.lost_tensor_maps;
   decoding.result.tensor_stores = totals.tensor_stores;
   decoding.add_hot_counters();

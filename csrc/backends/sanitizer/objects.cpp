@@ -44,8 +44,9 @@ void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t
     if (!tracked[i]) continue;
     nvidia::Range& range = snapshot.ranges[i];
     range.page_word = snapshot.page_words;
-    range.first_block = snapshot.block_count;
     snapshot.page_words += static_cast<uint32_t>(words(range));
+    if (blocks(range) == 1) continue;
+    range.first_block = snapshot.block_count;
     snapshot.block_count += static_cast<uint32_t>(blocks(range));
   }
 }

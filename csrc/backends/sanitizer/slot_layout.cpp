@@ -7,9 +7,9 @@ SlotLayout SlotLayout::of(const Snapshot& snapshot, uint32_t features, size_t tr
   layout.features = features;
   layout.range_count = static_cast<uint32_t>(snapshot.ranges.size());
   layout.tensor_map_capacity = kTensorMapCapacity;
-  const bool sites = (features & nvidia::kSites) != 0;
-  layout.site_capacity = sites ? kSiteCapacity : 0;
-  layout.hot_capacity = sites ? kHotCapacityWithSites : kHotCapacity;
+  const bool full = (features & (nvidia::kSites | nvidia::kBlocks | nvidia::kTrace)) != 0;
+  layout.site_capacity = full ? kSiteCapacity : 0;
+  layout.hot_capacity = full ? kHotCapacityWithSites : kHotCapacity;
   layout.trace_capacity = static_cast<uint32_t>(trace_bytes / sizeof(nvidia::TraceRecord));
   size_t at = layout.trace_capacity * sizeof(nvidia::TraceRecord);
   const auto place = [&at](size_t& offset, size_t count, size_t size) {
@@ -19,7 +19,7 @@ SlotLayout SlotLayout::of(const Snapshot& snapshot, uint32_t features, size_t tr
   place(layout.totals, 1, sizeof(nvidia::Totals));
   place(layout.objects, size_t{layout.range_count} + 1, sizeof(nvidia::ObjectCounters));
   place(layout.pages, snapshot.page_words, sizeof(uint32_t));
-  place(layout.blocks, (features & nvidia::kBlocks) != 0 ? snapshot.block_count : 0, sizeof(uint64_t));
+  place(layout.blocks, full ? snapshot.block_count : 0, sizeof(uint64_t));
   place(layout.hot, layout.hot_capacity, sizeof(nvidia::HotCounter));
   place(layout.tensor_maps, layout.tensor_map_capacity, sizeof(nvidia::TensorMapEntry));
   place(layout.sites, layout.site_capacity, sizeof(nvidia::SiteEntry));

@@ -15,7 +15,7 @@ PASTA_DEVICE void count_settled(const SlotHeader& slot, uint32_t active, uint64_
     if (part == 0) {
       count_lanes(slot, index, counter_of(kind, bytes), count);
     } else if (part == 1) {
-      if (sectors != 0) count_shape(slot, {pc, kind, size_class(bytes), count, sectors});
+      count_shape(slot, {pc, kind, size_class(bytes), count, sectors});
     } else if (block != kUntracked) {
       count_block(slot, block, count);
     }
@@ -25,22 +25,18 @@ PASTA_DEVICE void count_settled(const SlotHeader& slot, uint32_t active, uint64_
 // Each active lane accesses `bytes` (a size class) at its own `address`.
 PASTA_DEVICE void reduce_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
                              AccessKind kind) {
-  const bool sites = (slot.features & kSites) != 0;
-  if ((slot.features & (kObjects | kBlocks)) != 0) {
-    const Settled here = look<true>(slot, pc, address, bytes);
-    const uint32_t block = here.first_block == kUntracked
-                               ? kUntracked
-                               : here.first_block + static_cast<uint32_t>(here.offset >> kBlockShift);
-    const uint64_t where = uint64_t{block} << 32 | (here.settled ? here.index : kUntracked);
-    if (lanes::agree(active, where) && here.settled) {
-      // Sectors of one object have different low halves, up to 128 GiB.
-      const uint32_t sectors = sites ? count_distinct(active, static_cast<uint32_t>(here.offset >> kSectorShift)) : 0;
-      count_settled(slot, active, pc, bytes, kind, here.index, block, sectors);
-      return;
-    }
-    reduce_unsettled<true>(slot, active, pc, address, bytes, counter_of(kind, bytes));
+  const Settled here = look<true>(slot, pc, address, bytes);
+  const uint32_t of_range = static_cast<uint32_t>(here.offset >> kBlockShift);
+  const uint32_t block = here.first_block == kUntracked ? kUntracked : here.first_block + of_range;
+  const uint64_t where = uint64_t{block} << 32 | (here.settled ? here.index : kUntracked);
+  if (lanes::agree(active, where) && here.settled) {
+    // Sectors of one object have different low halves, up to 128 GiB.
+    const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address >> kSectorShift));
+    count_settled(slot, active, pc, bytes, kind, here.index, block, sectors);
+    return;
   }
-  if (sites) reduce_global_site(slot, active, pc, address, bytes, kind);
+  reduce_unsettled<true>(slot, active, pc, address, bytes, counter_of(kind, bytes));
+  reduce_global_site(slot, active, pc, address, bytes, kind);
 }
 
 }  // namespace pasta::nvidia

@@ -34,7 +34,8 @@ enum class MemorySpace : uint32_t { global = 0, shared = 1, local = 2 };
 struct Range {
   uint64_t begin, end;
   uint32_t page_word;    // first word of its bitmap in the slot's pages; kUntracked: it has none
-  uint32_t first_block;  // first of its counters in the slot's blocks; kUntracked: it has none
+  uint32_t first_block;  // first of its counters in the slot's blocks; kUntracked: it has none, or is one block, of
+                         // which the counters of the object tell all
 };
 static_assert(sizeof(Range) == 24);
 
@@ -95,6 +96,8 @@ struct Totals {
 };
 static_assert(sizeof(Totals) == 5 * 8);
 
+// What the host makes rows of, and so what a slot has room for: with sites, blocks or the trace, for all of the first
+// three, since the patches then count them all.
 enum Features : uint32_t {
   kObjects = 1u << 0,
   kSites = 1u << 1,

@@ -42,7 +42,7 @@ PASTA_DEVICE void count_lanes(const SlotHeader& slot, uint32_t index, uint32_t c
   lanes::add(&slot.objects[index].lanes[0][0] + counter, count);
 }
 
-// Likewise for one block, see counts_blocks().
+// Likewise for one block.
 PASTA_DEVICE void count_block(const SlotHeader& slot, uint32_t block, uint32_t count) {
   if (!add_hot(slot, HotKind::block, block, count)) lanes::add(slot.blocks + block, count);
 }
@@ -74,7 +74,7 @@ PASTA_DEVICE Settled look(const SlotHeader& slot, uint64_t pc, uint64_t address,
   const bool tracked = page_word != kUntracked;
   const uint32_t marks = lanes::glance(slot.pages + (settled & tracked ? page_word + page / 32 : 0));
   settled &= !tracked | ((marks >> (page % 32) & 1) != 0);
-  return {settled, index, kWithBlocks && counts_blocks(slot, range) ? range.first_block : kUntracked, offset};
+  return {settled, index, kWithBlocks ? range.first_block : kUntracked, offset};
 }
 
 // False: nothing was counted.
@@ -103,7 +103,7 @@ PASTA_DEVICE void reduce_object(const SlotHeader& slot, uint32_t group, uint32_t
   if (lanes::ballot(group, ~offset > lanes::peek(&counters.inverted_first)) != 0) {
     raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
   }
-  if (kWithBlocks && counts_blocks(slot, range)) {
+  if (kWithBlocks && range.first_block != kUntracked) {
     const uint32_t block = static_cast<uint32_t>(offset >> kBlockShift);
     const uint32_t peers = lanes::match(group, block);
     if (lanes::index() == lanes::first(peers)) count_block(slot, range.first_block + block, lanes::count(peers));
@@ -137,6 +137,7 @@ PASTA_DEVICE void reduce_objects(const SlotHeader& slot, uint32_t active, uint64
 }
 
 // One access to `bytes` consecutive bytes, of any size: by one lane, for itself or for its warp. No collectives.
+template <bool kWithBlocks>
 PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint64_t bytes,
                               AccessKind kind) {
   const Found found = find_range(slot, pc, address);
@@ -155,7 +156,9 @@ PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t pc, uint64_t addr
       mark_page(slot.pages + range.page_word, page);
     }
   }
-  if (counts_blocks(slot, range)) count_block(slot, range.first_block + static_cast<uint32_t>(offset >> kBlockShift), 1);
+  if (kWithBlocks && range.first_block != kUntracked) {
+    count_block(slot, range.first_block + static_cast<uint32_t>(offset >> kBlockShift), 1);
+  }
 }
 
 }  // namespace pasta::nvidia

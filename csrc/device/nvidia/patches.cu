@@ -2,8 +2,8 @@
 // does and hand it to the reducers. Compiled with nvcc --compile-as-tools-patch.
 //
 // There is a set of patches for each depth of analysis: `floor` does nothing, and so measures what instrumentation
-// itself costs; `objects` is short, because its registers add to those of every kernel; `full` does what the slot's
-// features ask for; `trace` keeps every access besides. A launch without a slot is not measured.
+// itself costs; `objects` is short, because its registers add to those of every kernel; `full` counts all
+// there is, also where less was asked for; `trace` keeps every access besides. A launch without a slot is not measured.
 #include <sanitizer_patching.h>
 
 #include <type_traits>
@@ -45,10 +45,8 @@ PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t addres
 // Consecutive bytes, of any number, by one lane.
 template <Depth kDepth>
 PASTA_DEVICE void on_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  if (kDepth == Depth::objects || (slot.features & (kObjects | kBlocks)) != 0) {
-    reduce_span(slot, pc, address, bytes, kind);
-  }
-  if (kDepth != Depth::objects && (slot.features & kSites) != 0) reduce_span_site(slot, pc, address, bytes, kind);
+  reduce_span<kDepth != Depth::objects>(slot, pc, address, bytes, kind);
+  if (kDepth != Depth::objects) reduce_span_site(slot, pc, address, bytes, kind);
   if (kDepth == Depth::trace) trace_span(slot, pc, address, bytes, kind);
 }
 
@@ -81,12 +79,12 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
 template <Depth kDepth>
 PASTA_DEVICE void on_shared(const SlotHeader& slot, uint64_t pc, uint32_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = __activemask();
-  if ((slot.features & kSites) != 0) reduce_shared_site(slot, active, pc, address, bytes, kind);
+  reduce_shared_site(slot, active, pc, address, bytes, kind);
   if (kDepth == Depth::trace) trace_warp(slot, active, pc, MemorySpace::shared, address, bytes, kind);
 }
 
 PASTA_DEVICE void on_plain(const SlotHeader& slot, uint64_t pc, MemorySpace space, uint32_t bytes, AccessKind kind) {
-  if ((slot.features & kSites) != 0) reduce_plain_site(slot, __activemask(), pc, space, bytes, kind);
+  reduce_plain_site(slot, __activemask(), pc, space, bytes, kind);
 }
 
 constexpr uint32_t kBulkBlockBytes = 16;
@@ -217,7 +215,7 @@ PATCH pasta_matrix(void* userdata, uint64_t pc, uint32_t address, uint32_t bytes
   SLOT_OR_RETURN;
   const bool used = lanes::index() < 8 * matrices;
   const uint32_t addressing = __ballot_sync(__activemask(), used);
-  if (!used || (slot.features & kSites) == 0) return SANITIZER_PATCH_SUCCESS;
+  if (!used) return SANITIZER_PATCH_SUCCESS;
   reduce_shared_site(slot, addressing, pc, address, bytes, kind_of(flags));
   return SANITIZER_PATCH_SUCCESS;
 }

@@ -48,10 +48,4 @@ PASTA_DEVICE Found find_range(const SlotHeader& slot, uint64_t pc, uint64_t addr
   return found;
 }
 
-// Whether the blocks of a range have counters. The only block of a small range has none: all its accesses are there.
-PASTA_DEVICE bool counts_blocks(const SlotHeader& slot, const Range& range) {
-  return (slot.features & kBlocks) != 0 && range.first_block != kUntracked &&
-         range.end - range.begin > uint64_t{1} << kBlockShift;
-}
-
 }  // namespace pasta::nvidia

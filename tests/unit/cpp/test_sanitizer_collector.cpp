@@ -58,8 +58,10 @@ void enqueue_kernel(fake::Stream in, void* slot, uint64_t address) {
   fake::g_gpu.streams[in].push_back([=] {
     if (slot == nullptr) return;
     const auto& header = *static_cast<const nvidia::SlotHeader*>(slot);
+    const auto reduce =
+        header.site_capacity == 0 ? nvidia::reduce_objects : nvidia::reduce_all;  // as the patches
     warp::run(0xffffffff, [&](uint32_t lane) {
-      nvidia::reduce_all(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
+      reduce(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
       if ((header.features & nvidia::kTrace) != 0) {
         nvidia::trace_warp(header, 0xffffffff, 0x1040, nvidia::MemorySpace::global, address + lane * 4, 4,
                            nvidia::AccessKind::load);

@@ -89,8 +89,8 @@ void test_reservation_is_cut_around_objects() {
   }
   CHECK(ranges[3].begin == 13 * kMiB && ranges[3].end == 19 * kMiB && snapshot->pieces[3].offset == 3 * kMiB);
   CHECK(objects.find(15 * kMiB)->object_id == 9 && objects.find(12 * kMiB)->object_id == 2);
-  // 4 KiB pages in words of 32, 2 MiB blocks, of the objects only: 1 MiB each.
-  CHECK(snapshot->page_words == 3 * 8 && snapshot->block_count == 3);
+  // 4 KiB pages in words of 32, of the objects only: 1 MiB each, which is one block.
+  CHECK(snapshot->page_words == 3 * 8 && snapshot->block_count == 0);
   CHECK(ranges[1].page_word == nvidia::kUntracked && ranges[2].page_word == 8 && !snapshot->pages_left_out);
 }
 
