@@ -15,6 +15,9 @@ import polars as pl
 from pasta.tools.analysis.intervals import Times
 from pasta.tools.base import TraceView
 
+#: Operators of a call path that are named.
+_LONGEST_PATH = 8
+
 
 @dataclass(frozen=True)
 class OpTree:
@@ -71,6 +74,28 @@ class OpTree:
                 start, stop = processes[pid]
                 rows[part["row"].to_numpy()] = _find(self.frame[start:stop], part["op_id"].to_numpy(), start)
         return rows
+
+
+def call_paths(trace: TraceView, rows: pl.DataFrame) -> pl.Series:
+    """Return for each row (``pid``, ``op_id``) the operators that were running, the outermost first: `step > mm`.
+
+    Null for a row without an operator. Of a long chain the innermost eight are named.
+    """
+    if "op" not in trace.present:
+        return pl.Series("called", [None] * rows.height, dtype=pl.String)
+    tree = op_tree(trace)
+    names = tree.frame["name"]
+    paths: dict[int, str] = {}
+    positions = tree.rows_of(rows.select("pid", "op_id")).tolist()
+    for position in positions:
+        chain: list[str] = []
+        at = position
+        while at >= 0 and len(chain) < _LONGEST_PATH and position not in paths:
+            chain.append(str(names[at]))
+            at = int(tree.parent[at])
+        if chain:
+            paths[position] = " > ".join(["...", *chain[::-1]] if at >= 0 else chain[::-1])
+    return pl.Series("called", [paths.get(position) for position in positions], dtype=pl.String)
 
 
 def op_tree(trace: TraceView, *columns: str) -> OpTree:

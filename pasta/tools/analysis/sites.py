@@ -6,6 +6,7 @@ import polars as pl
 
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.accesses import LAUNCH
+from pasta.tools.analysis.sampling import sampling_note
 from pasta.tools.base import TraceView
 
 KEYS = ("kernel", "file", "line", "kind", "space")
@@ -27,6 +28,11 @@ def site_accesses(trace: TraceView, *more: str) -> pl.LazyFrame:
         )
         .drop("_kernel")
     )
+
+
+def site_note(trace: TraceView) -> str:
+    """Say under a table of sites what was measured, and what its sums are."""
+    return accesses.coverage(trace, "access_site", sampling_note(trace, "access_site"))
 
 
 def place(row: dict[str, object]) -> str:

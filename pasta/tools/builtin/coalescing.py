@@ -6,7 +6,8 @@ import polars as pl
 
 from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import accesses
-from pasta.tools.analysis.sites import KEYS, place, site_accesses
+from pasta.tools.analysis.sampling import error_columns, estimate_sums
+from pasta.tools.analysis.sites import KEYS, place, site_accesses, site_note
 
 #: A site is worth a finding when it causes this share of all excess sectors and moves this often what it needs.
 _LEAST_SHARE = 0.05
@@ -20,20 +21,20 @@ class Coalescing(Tool):
 
     def run(self, trace: TraceView, options: ToolOptions) -> Result:
         sites = site_accesses(trace).collect()
-        table = _sectors(sites, accesses.coverage(trace, "access_site"))
-        tables = [table, *([_conflicts(sites)] if (sites["bank_conflicts"] > 0).any() else [])]
+        table = _sectors(trace, sites)
+        tables = [table, *([_conflicts(trace, sites)] if (sites["bank_conflicts"] > 0).any() else [])]
         return Result(self.name, tables, findings(table.frame))
 
 
-def _sectors(sites: pl.DataFrame, note: str) -> ResultTable:
+def _sectors(trace: TraceView, sites: pl.DataFrame) -> ResultTable:
     """Add up the sectors of accesses to device memory, the most wasteful lines first."""
     measured = sites.filter(
         ~pl.col("space").is_in(accesses.ON_CHIP), pl.col("sectors", "ideal_sectors").is_not_null().name.keep()
     )
+    counts = ["executions", "lanes", "bytes", "sectors", "ideal_sectors"]
     frame = (
-        measured.lazy()
-        .group_by(KEYS)
-        .agg(pl.col("executions", "lanes", "bytes", "sectors", "ideal_sectors").sum(), pl.col("text").first())
+        estimate_sums(trace, "access_site", measured.lazy(), KEYS, counts, "sectors")
+        .join(measured.lazy().group_by(KEYS).agg(pl.col("text").first()), on=list(KEYS), nulls_equal=True)
         .with_columns((pl.col("sectors") - pl.col("ideal_sectors")).alias("excess"))
         .with_columns(
             (pl.col("ideal_sectors") * 100 / pl.col("sectors")).alias("efficiency"),
@@ -47,6 +48,7 @@ def _sectors(sites: pl.DataFrame, note: str) -> ResultTable:
     columns = (
         *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
         ResultColumn("sectors", "count", merge="sum"),
+        *error_columns(trace),
         ResultColumn("ideal_sectors", "count", "needed", merge="sum"),
         ResultColumn("excess", "count", merge="sum"),
         ResultColumn("share", "%", "of excess", merge="sum", bar=True),
@@ -57,6 +59,7 @@ def _sectors(sites: pl.DataFrame, note: str) -> ResultTable:
         ResultColumn("lanes", "count", "accesses", merge="sum"),
         ResultColumn("text", title="instruction"),
     )
+    note = site_note(trace)
     return ResultTable("sites", frame, columns, title="Device memory accesses by source line", top=20, note=note)
 
 
@@ -65,12 +68,11 @@ def _each(column: str) -> pl.Expr:
     return pl.when(pl.col("executions") > 0).then(pl.col(column) / pl.col("executions"))
 
 
-def _conflicts(sites: pl.DataFrame) -> ResultTable:
+def _conflicts(trace: TraceView, sites: pl.DataFrame) -> ResultTable:
+    rows = sites.lazy().filter(pl.col("bank_conflicts").is_not_null())
+    counts = ["executions", "lanes", "bank_conflicts"]
     frame = (
-        sites.lazy()
-        .filter(pl.col("bank_conflicts").is_not_null())
-        .group_by(KEYS)
-        .agg(pl.col("executions", "lanes", "bank_conflicts").sum())
+        estimate_sums(trace, "access_site", rows, KEYS, counts, "bank_conflicts")
         .filter(pl.col("bank_conflicts") > 0)
         .with_columns(_each("bank_conflicts").alias("conflicts_each"))
         .sort("bank_conflicts", *KEYS, descending=[True, *([False] * len(KEYS))])
@@ -79,6 +81,7 @@ def _conflicts(sites: pl.DataFrame) -> ResultTable:
     columns = (
         *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
         ResultColumn("bank_conflicts", "count", "extra passes", merge="sum"),
+        *error_columns(trace),
         ResultColumn("conflicts_each", "ratio", "a request"),
         ResultColumn("lanes", "count", "accesses", merge="sum"),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
-from pasta.tools.analysis import accesses
-from pasta.tools.analysis.sites import KEYS, place, site_accesses
+from pasta.tools.analysis.sampling import error_columns, estimate_sums
+from pasta.tools.analysis.sites import KEYS, place, site_accesses, site_note
 from pasta.tools.describe import nothing
 
 #: A line is worth a finding when less than half of its lanes are active in this share of all executions.
@@ -21,16 +21,15 @@ class Divergence(Tool):
 
     def run(self, trace: TraceView, options: ToolOptions) -> Result:
         warps = trace.table("device").select("pid", "device_id", "warp_size").unique(["pid", "device_id"], keep="last")
-        rows = (
+        sites = (
             site_accesses(trace)
             .join(warps, on=["pid", "device_id"], how="left", nulls_equal=True)
             .filter(pl.col("executions") > 0, pl.col("lanes").is_not_null(), pl.col("warp_size").is_not_null())
-            .group_by(KEYS)
-            .agg(
-                pl.col("executions", "lanes").sum(),
-                (pl.col("executions") * pl.col("warp_size")).sum().alias("possible"),
-                pl.col("text").first(),
-            )
+            .with_columns((pl.col("executions") * pl.col("warp_size")).alias("possible"))
+        )
+        rows = (
+            estimate_sums(trace, "access_site", sites, KEYS, ["executions", "lanes", "possible"], "executions")
+            .join(sites.group_by(KEYS).agg(pl.col("text").first()), on=list(KEYS), nulls_equal=True)
             .with_columns(
                 (pl.col("lanes") * 100 / pl.col("possible")).alias("active"),
                 (pl.col("possible") - pl.col("lanes")).alias("idle"),
@@ -44,13 +43,14 @@ class Divergence(Tool):
         columns = (
             *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
             ResultColumn("executions", "count", "executions of a warp", merge="sum"),
+            *error_columns(trace),
             ResultColumn("share", "%", "of all", merge="sum"),
             ResultColumn("active", "%", "active lanes", bar=True),
             ResultColumn("idle", "count", "idle lanes", merge="sum"),
             ResultColumn("text", title="instruction"),
         )
-        note = accesses.coverage(trace, "access_site")
-        table = ResultTable("divergence", rows, columns, title="Active lanes by source line", top=20, note=note)
+        title = "Active lanes by source line"
+        table = ResultTable("divergence", rows, columns, title=title, top=20, note=site_note(trace))
         return Result(self.name, [table], _findings(rows))
 
 

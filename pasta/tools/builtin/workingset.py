@@ -7,8 +7,10 @@ import polars as pl
 
 from pasta.tools import Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import accesses
-from pasta.tools.analysis.accesses import LAUNCH
+from pasta.tools.analysis.accesses import LAUNCH, OBJECT, TENSOR
+from pasta.tools.analysis.launches import add_op
 from pasta.tools.analysis.lifetimes import Level, level, object_lifetimes
+from pasta.tools.analysis.sampling import error_columns, estimate_sums, sampling_note
 from pasta.tools.describe import no_data
 
 #: How exactly memory is said to be touched. `objects` counts an object whole when one byte of it is touched.
@@ -21,6 +23,18 @@ _UNITS = {
 }
 _ACCESSES = ("loads", "stores", "atomics")
 _BYTES = ("load_bytes", "store_bytes", "atomic_bytes")
+#: Of the tables of objects and tensors.
+_OF_EACH = (
+    ResultColumn("size", "bytes", "size"),
+    ResultColumn("launches", "count", "touched by"),
+    ResultColumn("touched_bytes", "bytes", "most at once"),
+    ResultColumn("touched", "%", "of it"),
+    ResultColumn("loads", "count"),
+    ResultColumn("stores", "count"),
+    ResultColumn("atomics", "count"),
+    ResultColumn("load_bytes", "bytes", "loaded", family="traffic"),
+    ResultColumn("store_bytes", "bytes", "stored", family="traffic"),
+)
 
 
 class WorkingSet(Tool):
@@ -34,11 +48,11 @@ class WorkingSet(Tool):
             return Result(self.name, [_footprint(footprint)], result.findings) if "alloc" in trace.present else result
         rows = accesses.device_accesses(trace).collect()
         sets = working_sets(rows)
-        note = accesses.coverage(trace, "access_object")
-        return Result(
-            self.name,
-            [_summary(sets, footprint, trace, note), _by_kernel(trace, sets), _by_object(trace, rows)],
-        )
+        note = accesses.coverage(trace, "access_object", "sets of the others are not known")
+        tables = [_summary(sets, footprint, trace, note), _by_kernel(trace, sets), _by_object(trace, rows)]
+        if accesses.has_tensors(trace):
+            tables.append(_by_tensor(trace))
+        return Result(self.name, tables)
 
 
 def device_footprint(trace: TraceView) -> Level:
@@ -120,70 +134,81 @@ def _footprint(footprint: Level) -> ResultTable:
 def _by_kernel(trace: TraceView, sets: pl.DataFrame) -> ResultTable:
     unit = finest(sets)
     touched = pl.col(unit)
-    frame = (
+    kernels = accesses.launches(trace).unique(LAUNCH, keep="first").select(*LAUNCH, "kernel")
+    rows = (
         sets.lazy()
-        .join(accesses.launches(trace).unique(LAUNCH, keep="first"), on=list(LAUNCH), how="left")
+        .join(kernels, on=list(LAUNCH), how="left")
         .with_columns(pl.col("kernel").fill_null("(launch not recorded)"), pl.sum_horizontal(_BYTES).alias("bytes"))
-        .group_by("kernel")
-        .agg(
-            pl.len().cast(pl.Int64).alias("launches"),
-            touched.max().alias("max_bytes"),
-            touched.mean().alias("mean_bytes"),
-            pl.col("bytes").sum(),
-            pl.col(*_BYTES).sum(),
-            (pl.col("bytes").sum() / pl.when(touched.sum() > 0).then(touched.sum())).alias("reuse"),
-        )
+    )
+    each = rows.group_by("kernel").agg(
+        pl.len().cast(pl.Int64).alias("launches"),
+        touched.max().alias("max_bytes"),
+        touched.mean().alias("mean_bytes"),
+        (pl.col("bytes").sum() / pl.when(touched.sum() > 0).then(touched.sum())).alias("reuse"),
+    )
+    sums = estimate_sums(trace, "access_object", rows, ["kernel"], ["bytes", *_BYTES], "bytes")
+    frame = (
+        each.join(sums, on="kernel", how="left")
         .sort("max_bytes", "kernel", descending=[True, False], nulls_last=True)
         .collect()
     )
     columns = (
         ResultColumn("kernel", key=True),
-        ResultColumn("launches", "count", merge="sum"),
+        ResultColumn("launches", "count", "measured", merge="sum"),
         ResultColumn("max_bytes", "bytes", "working set", merge="max"),
         ResultColumn("mean_bytes", "bytes", "mean", merge="mean:launches"),
         ResultColumn("bytes", "bytes", "accessed", merge="sum", family="traffic"),
+        *error_columns(trace),
         ResultColumn("load_bytes", "bytes", "loaded", merge="sum", family="traffic"),
         ResultColumn("store_bytes", "bytes", "stored", merge="sum", family="traffic"),
         ResultColumn("atomic_bytes", "bytes", "by atomics", merge="sum", family="traffic"),
         ResultColumn("reuse", "ratio", "accessed / touched"),
     )
     title = f"Working set by kernel ({_UNITS[unit]})"
-    return ResultTable("kernels", frame, columns, title=title, top=20)
+    note = sampling_note(trace, "access_object")
+    return ResultTable("kernels", frame, columns, title=title, top=20, note=note)
 
 
-def _by_object(trace: TraceView, rows: pl.DataFrame) -> ResultTable:
-    frame = (
-        rows.lazy()
-        .group_by("pid", "object_id")
+def _used(rows: pl.LazyFrame, key: tuple[str, str]) -> pl.LazyFrame:
+    """Return for each object (tensor) how it was used by the measured launches."""
+    return (
+        rows.group_by(key)
         .agg(
             pl.col("size").first(),
-            pl.len().cast(pl.Int64).alias("launches"),
+            pl.col("launch_id").n_unique().cast(pl.Int64).alias("launches"),
             pl.col("touched_bytes").max(),
             pl.col(*_ACCESSES, *_BYTES).sum(),
         )
-        .join(
-            accesses.objects(trace).select("pid", "object_id", "kind", "allocator"),
-            on=["pid", "object_id"],
-            how="left",
-        )
         .with_columns((pl.col("touched_bytes") * 100 / pl.col("size")).alias("touched"))
+    )
+
+
+def _by_object(trace: TraceView, rows: pl.DataFrame) -> ResultTable:
+    made = accesses.objects(trace).select(*OBJECT, "kind", "allocator")
+    frame = (
+        _used(rows.lazy(), OBJECT)
+        .join(made, on=list(OBJECT), how="left")
         .sort("size", "object_id", descending=[True, False], nulls_last=True)
         .collect()
     )
     columns = (
-        ResultColumn("pid", "id", "process"),
-        ResultColumn("object_id", "id", "object"),
-        ResultColumn("kind"),
-        ResultColumn("allocator"),
-        ResultColumn("size", "bytes", "size"),
-        ResultColumn("launches", "count", "touched by"),
-        ResultColumn("touched_bytes", "bytes", "most at once"),
-        ResultColumn("touched", "%", "of object"),
-        ResultColumn("loads", "count"),
-        ResultColumn("stores", "count"),
-        ResultColumn("atomics", "count"),
-        ResultColumn("load_bytes", "bytes", "loaded", family="traffic"),
-        ResultColumn("store_bytes", "bytes", "stored", family="traffic"),
-    )
+        ResultColumn("pid", "id", "process"), ResultColumn("object_id", "id", "object"), ResultColumn("kind"),
+        ResultColumn("allocator"), *_OF_EACH,
+    )  # fmt: skip
     note = "an object of no number is memory that no known object holds" if frame["object_id"].null_count() else ""
     return ResultTable("objects", frame, columns, title="Objects that kernels touched", top=20, note=note)
+
+
+def _by_tensor(trace: TraceView) -> ResultTable:
+    made = add_op(trace, accesses.tensors(trace)).select(*TENSOR, "op")
+    frame = (
+        _used(accesses.tensor_accesses(trace).filter(pl.col("tensor_id").is_not_null()), TENSOR)
+        .join(made, on=list(TENSOR), how="left")
+        .sort("size", "tensor_id", descending=[True, False], nulls_last=True)
+        .collect()
+    )
+    columns = (
+        ResultColumn("pid", "id", "process"), ResultColumn("tensor_id", "id", "tensor"),
+        ResultColumn("op", title="made by"), *_OF_EACH,
+    )  # fmt: skip
+    return ResultTable("tensors", frame, columns, title="Tensors that kernels touched", top=20)

@@ -250,7 +250,9 @@ def _memory(trace: TraceView) -> list[ResultTable]:
         ResultColumn("bytes", "bytes", "size", merge="max"),
         ResultColumn("at_ns", "ns", "reached at"),
     )
-    return [ResultTable("memory", frame, columns, title="Memory")]
+    measured = "access_object" in trace.present
+    note = accesses.coverage(trace, "access_object", "sets of the others are not known") if measured else ""
+    return [ResultTable("memory", frame, columns, title="Memory", note=note)]
 
 
 def _tensor_peaks(trace: TraceView) -> list[tuple[str, int, int | None]]:

@@ -242,3 +242,66 @@ def test_divergence_by_source_line() -> None:
     )
     (finding,) = result_of("divergence", sites()).findings
     assert finding.text.startswith("kernels.cu:42: on average 25 % of the lanes take part in the stores of transpose")
+
+
+def tensors() -> MemoryTrace:
+    """A segment of 4 MiB; in it W (2 MiB, 1 MiB of it read by two launches), V (512 B) and Z, which nothing touches."""
+    made = [(1, 2 * MIB, 0, 2), (2, 512, 2 * MIB, 3), (3, MIB, 3 * MIB, 3)]
+    tensor = {"action": "alloc", "device_type": "cuda", "device_index": 0}
+    touched = [
+        {"launch_id": 0, "object_id": 1, "tensor_id": 1, "loads": 1 << 18, "load_bytes": MIB, "pages_4k": 256,
+         "first_offset": 0, "last_offset": MIB - 1},
+        {"launch_id": 0, "object_id": 1, "tensor_id": 2, "stores": 128, "store_bytes": 512, "pages_4k": 1,
+         "first_offset": 2 * MIB, "last_offset": 2 * MIB + 511},
+        {"launch_id": 0, "object_id": 1, "tensor_id": None, "loads": 8, "load_bytes": 32, "pages_4k": 1,
+         "first_offset": 4 * MIB - 32, "last_offset": 4 * MIB - 1},
+        {"launch_id": 1, "object_id": 1, "tensor_id": 1, "loads": 4, "load_bytes": 16, "pages_4k": 1,
+         "first_offset": 0, "last_offset": 15},
+    ]  # fmt: skip
+    return trace_of(
+        alloc=[{"start_ns": 0, "action": "alloc", "object_id": 1, "bytes": 4 * MIB, "kind": "device"}],
+        tensor=[
+            {**tensor, "tensor_id": id, "bytes": size, "address": (1 << 30) + at, "start_ns": id * US, "op_id": op}
+            for id, size, at, op in made
+        ],
+        op=[
+            {"op_id": 1, "name": "step", "start_ns": 0, "end_ns": 9},
+            {"op_id": 2, "parent_id": 1, "name": "aten::randn", "start_ns": 1, "end_ns": 2},
+            {"op_id": 3, "parent_id": 1, "name": "aten::add", "start_ns": 3, "end_ns": 4},
+        ],
+        kernel=[{"name": "add", "launch_id": i, "queued_ns": (10 + i) * US} for i in range(2)],
+        access_object=touched,
+    )  # fmt: skip
+
+
+def test_accesses_to_tensors_add_up_to_those_of_their_object() -> None:
+    result = result_of("workingset", tensors())
+    # Of the page of V only its 512 bytes can be touched.
+    assert result.table("workingset").frame.select("unit", "max_bytes", "min_bytes").row(0) == (
+        "4 KiB pages", MIB + 512 + 4096, 4096,
+    )  # fmt: skip
+    assert result.table("objects").frame.select("object_id", "launches", "load_bytes").rows() == [(1, 2, MIB + 48)]
+    fields = ("tensor_id", "op", "launches", "touched_bytes", "touched", "store_bytes")
+    assert result.table("tensors").frame.select(fields).rows() == [
+        (1, "aten::randn", 2, MIB, 50.0, 0), (2, "aten::add", 1, 512, 100.0, 512)
+    ]  # fmt: skip
+
+
+def test_underused_tensors_name_who_made_them() -> None:
+    result = result_of("underused", tensors(), below=60)
+    rows = result.table("tensors").frame.select("tensor_id", "unused_bytes", "launches", "op", "called").rows()
+    # W is touched in its first 1 MiB by both launches: the extent bounds the union.
+    assert rows == [
+        (1, MIB, 2, "aten::randn", "step > aten::randn"), (3, MIB, 0, "aten::add", "step > aten::add")
+    ]  # fmt: skip
+    (found,) = (finding for finding in result.findings if finding.id == "hardly-touched-tensors")
+    assert found.evidence == {"unused_bytes": MIB, "tensors": 1, "op": "aten::add"}
+    assert "1.00 MiB of it made by aten::add" in found.text
+
+
+def test_tensors_over_time() -> None:
+    """Launches of a memory pass have only the time at which they were queued."""
+    frame = result_of("hotness", tensors(), windows=2).table("tensors").frame
+    assert frame.select("tensor_id", "size", "accesses", "over_time", "allocator").rows() == [
+        (1, 2 * MIB, (1 << 18) + 4, [1 << 18, 4], "aten::randn"), (2, 512, 128, [128, 0], "aten::add")
+    ]  # fmt: skip
