@@ -30,11 +30,12 @@ class Driver:
 
     platform: str
     path: Path
+    own_variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
         """Return what makes a loader see this driver. pyopencl's also sees those in its own folder."""
-        return {"OCL_ICD_VENDORS": str(self.path), "OCL_ICD_FILENAMES": str(self.path)}
+        return {"OCL_ICD_VENDORS": str(self.path), "OCL_ICD_FILENAMES": str(self.path), **dict(self.own_variables)}
 
 
 def _find(pattern: str) -> Path | None:
@@ -67,6 +68,15 @@ def need_intel() -> Driver:
     if "intel" not in DRIVERS:
         pytest.skip("needs the OpenCL runtime of the extra `cpu`")
     return DRIVERS["intel"]
+
+
+def shim(abilities: str, folder: Path, **variables: str) -> Driver:
+    """Return Intel's CPU runtime with other abilities, see ``opencl_programs/shim.c``."""
+    driver = need_intel()
+    library = folder / "libshim.so"
+    compile_program("shim", folder, None, "-shared", "-fPIC").rename(library)
+    own = {"PASTA_TEST_DRIVER": str(driver.path), "PASTA_TEST_SHIM": abilities, **variables}
+    return Driver(driver.platform, library, tuple(own.items()))
 
 
 def loaders() -> dict[str, Path]:

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
+from opencl_measure import measure_c, measure_python, nothing_lost, objects
 from opencl_memory_cases import EDGE, SOURCE, N
-from opencl_run import DRIVERS, compile_with_any_loader, need_intel, rows, run_plain, run_recorded
+from opencl_run import need_intel, rows, run_plain, run_recorded
 from recorded import PASTA
 
 from pasta.trace import Trace
@@ -30,32 +30,13 @@ _VECTOR = 4 * N  # bytes
 
 def measure(case: str, folder: Path, *options: str) -> Trace:
     """Record a case; its output must be the same as without pasta."""
-    driver = need_intel()
-    command: list[str | Path] = [sys.executable, _PROGRAM, driver.platform, case]
-    output = folder / f"{case}.pasta"
-    recorded = run_recorded(driver, output, *command, options=options or ("--memory",))
-    assert recorded.returncode == 0, recorded.stderr
-    plain = run_plain(driver, *command)
-    assert plain.returncode == 0, plain.stderr
-    assert json.loads(recorded.stdout) == json.loads(plain.stdout)
-    return Trace.open(output)
-
-
-def objects(trace: Trace) -> pl.DataFrame:
-    """Return the rows of `access_object` in the order of launches and arguments, with the kernel's name."""
-    kernels = trace.table("kernel").select("launch_id", pl.col("name").alias("kernel"), "global_x")
-    joined = trace.table("access_object").join(kernels, on="launch_id", how="left")
-    return joined.sort("launch_id", "argument").collect()
+    return measure_python(_PROGRAM, case, folder, *options)
 
 
 def sites(trace: Trace) -> list[tuple[int, str, int, int]]:
     """Return line, kind, executions by a work-item, and bytes of each row of `access_site`, in the source's order."""
     joined = trace.table("access_site").join(trace.table("line"), on="site_id", how="left")
     return joined.sort("launch_id", "line", "kind", "site_id").select("line", "kind", "lanes", "bytes").collect().rows()
-
-
-def nothing_lost(trace: Trace) -> bool:
-    return trace.table("loss").collect().is_empty()
 
 
 def line_of(text: str) -> int:
@@ -233,24 +214,11 @@ def test_tools_show_numbers(tmp_path: Path) -> None:
     assert (worst["kernel"], worst["kind"], worst["excess"]) == ("transpose", "store", EDGE * EDGE - EDGE * 2)
 
 
-def run_unusual(case: str, folder: Path, *options: str) -> tuple[int, Trace]:
-    """Record a case of ``measured.c``; its output must be the same as without pasta."""
-    driver = need_intel()
-    program = compile_with_any_loader("measured", folder)
-    output = folder / f"{case}.pasta"
-    command: list[str | Path] = [program, driver.platform, case]
-    recorded = run_recorded(driver, output, *command, options=("--memory", *options))
-    assert recorded.returncode == 0, recorded.stderr
-    plain = run_plain(driver, *command)
-    assert (plain.returncode, plain.stdout) == (0, recorded.stdout), plain.stderr
-    return int(plain.stdout), Trace.open(output)
-
-
 @pytest.mark.parametrize("buffer", ["256M", "1M"])
 @pytest.mark.parametrize("case", ["out_of_order", "many_queues", "many_buffers", "threads", "come_and_go"])
 def test_every_launch_is_measured(case: str, buffer: str, tmp_path: Path) -> None:
     """Launches out of order, by many queues or threads, on many buffers, of programs that come and go."""
-    _, trace = run_unusual(case, tmp_path, f"--memory-buffer={buffer}")
+    _, trace = measure_c(case, tmp_path, f"--memory-buffer={buffer}")
     found = objects(trace)
     assert sorted(found["launch_id"]) == sorted(rows(trace, "kernel")["launch_id"])
     assert found.select("loads", "stores", "lines").unique().rows() == [(N, N, N // 16)]
@@ -259,7 +227,7 @@ def test_every_launch_is_measured(case: str, buffer: str, tmp_path: Path) -> Non
 
 def test_programs_that_hold_launches_back_are_not_held_up(tmp_path: Path) -> None:
     """A full buffer waits for launches only while they move: the rest run as they are, and are counted."""
-    launches, trace = run_unusual("held", tmp_path, "--memory-buffer=1M")
+    launches, trace = measure_c("held", tmp_path, "--memory-buffer=1M")
     (loss,) = trace.table("loss").select("records", "cause", "remedy").collect().rows()
     assert 0 < loss[0] < launches
     assert objects(trace).height + loss[0] == launches
@@ -268,7 +236,7 @@ def test_programs_that_hold_launches_back_are_not_held_up(tmp_path: Path) -> Non
 
 def test_unified_shared_memory(tmp_path: Path) -> None:
     """A pointer into the middle of an allocation, and one that the kernel finds in memory."""
-    _, trace = run_unusual("usm", tmp_path)
+    _, trace = measure_c("usm", tmp_path)
     values, pointers = rows(trace, "alloc").filter(kind="shared_usm", action="alloc")["object_id"]
     columns = ["kernel", "object_id", "argument", "loads", "stores", "first_offset"]
     assert set(objects(trace).select(columns).rows()) == {
@@ -277,13 +245,6 @@ def test_unified_shared_memory(tmp_path: Path) -> None:
         ("follow", values, None, 0, N, 0),
     }
     assert nothing_lost(trace)
-
-
-def test_linked_programs_run_as_they_are(tmp_path: Path) -> None:
-    launches, trace = run_unusual("linked", tmp_path)
-    (loss,) = trace.table("loss").select("records", "cause").collect().rows()
-    assert loss[0] == launches == 2
-    assert "linked" in loss[1]
 
 
 def test_algorithms_give_the_same_results(tmp_path: Path) -> None:
@@ -299,15 +260,3 @@ def test_algorithms_give_the_same_results(tmp_path: Path) -> None:
     trace = Trace.open(output)
     assert set(objects(trace)["launch_id"]) == set(rows(trace, "kernel")["launch_id"])
     assert nothing_lost(trace)
-
-
-def test_devices_without_spirv_run_as_they_are(tmp_path: Path) -> None:
-    driver = DRIVERS.get("pocl") or DRIVERS.get("system-pocl")
-    if driver is None:
-        pytest.skip("needs a driver that takes no SPIR-V")
-    output = tmp_path / "t.pasta"
-    recorded = run_recorded(driver, output, sys.executable, _PROGRAM, driver.platform, "sizes", options=("--memory",))
-    assert recorded.returncode == 0, recorded.stderr
-    (loss,) = Trace.open(output).table("loss").filter(table="access_object").select("records", "cause").collect().rows()
-    assert loss[0] == 20
-    assert "SPIR-V" in loss[1]

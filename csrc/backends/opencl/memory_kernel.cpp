@@ -95,8 +95,12 @@ void MeasuredKernel::note_pointer(cl_uint index, const void* pointer, cl_int sta
 void MeasuredKernel::set_execution_info(cl_kernel_exec_info which, size_t bytes,
                                         const void* value) {
   if (handle_ == nullptr) return;
+  note_execution_info(next(handle_).clSetKernelExecInfo(handle_, which, bytes, value));
+}
+
+void MeasuredKernel::note_execution_info(cl_int status) {
   std::lock_guard lock(mutex_);
-  if (next(handle_).clSetKernelExecInfo(handle_, which, bytes, value) != CL_SUCCESS) {
+  if (status != CL_SUCCESS) {
     why_.cause = "the driver refuses clSetKernelExecInfo for the measured kernel";
   }
 }

@@ -29,9 +29,10 @@ class MeasuredKernel {
   // The program has set an argument, or what else a launch depends on, of its own kernel.
   void set_argument(cl_uint index, size_t bytes, const void* value);
   void set_pointer(cl_uint index, const void* pointer);  // shared virtual memory
+  void set_execution_info(cl_kernel_exec_info which, size_t bytes, const void* value);
   // The same by a function of an extension: `status` is what it said of handle().
   void note_pointer(cl_uint index, const void* pointer, cl_int status);
-  void set_execution_info(cl_kernel_exec_info which, size_t bytes, const void* value);
+  void note_execution_info(cl_int status);
 
   cl_kernel handle() const { return handle_; }
   const std::shared_ptr<MeasuredFunction>& function() const { return function_; }

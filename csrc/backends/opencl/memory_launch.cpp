@@ -1,8 +1,10 @@
 #include "backends/opencl/memory_launch.h"
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/opencl/guard.h"
@@ -17,6 +19,8 @@ namespace pasta::opencl {
 namespace {
 
 using Launched = std::optional<cl_int>;
+
+std::atomic<const std::string*> g_stopped{nullptr};  // why nothing is measured any more
 
 // `after`: what the launch waits for beside the program's own events; may be null.
 cl_int enqueue(const KernelLaunch& launch, decltype(Dispatch::clEnqueueNDRangeKernel) function,
@@ -60,6 +64,10 @@ Launched try_measured(const KernelLaunch& launch,
   const auto kernel = find_measured_kernel(launch.kernel);
   const std::shared_ptr<Queue> queue = find_queue(launch.queue);
   if (launch.global == nullptr || launch.dimensions == 0 || launch.dimensions > 3) return {};
+  if (const std::string* stopped = g_stopped.load()) {
+    why->cause = *stopped;
+    return {};
+  }
   if (kernel == nullptr || queue == nullptr) {
     why->cause = "the kernel was made before the recording could see it";
     return {};
@@ -113,7 +121,7 @@ std::shared_ptr<const MeasuredProgram> measured_program(cl_program handle) {
   // Two threads that make the first kernels of a program: the second waits for the build.
   std::lock_guard lock(program->measured_mutex);
   if (program->measured == nullptr) {
-    program->measured = MeasuredProgram::make(handle, program->constants);
+    program->measured = MeasuredProgram::make(handle, program->constants, program->parts);
   }
   return program->measured;
 }
@@ -123,6 +131,12 @@ std::shared_ptr<const MeasuredProgram> measured_program(cl_program handle) {
 bool measures_memory() {
   static const bool measures = memory_options().measures_anything();
   return measures;
+}
+
+void stop_measuring(std::string cause) {
+  const std::string* const known = new std::string(std::move(cause));
+  const std::string* none = nullptr;
+  if (!g_stopped.compare_exchange_strong(none, known)) delete known;
 }
 
 std::shared_ptr<MeasuredKernel> find_measured_kernel(cl_kernel kernel) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "backends/opencl/cl_api.h"
 #include "backends/opencl/dispatch.h"
@@ -26,6 +27,9 @@ struct KernelLaunch {
 
 // True when --memory asks for something that can be measured here.
 bool measures_memory();
+
+// From now on nothing is measured, with this cause in `loss`.
+void stop_measuring(std::string cause);
 
 // Launches the instrumented kernel in place of the program's, when this launch is to be measured
 // and can be; else the program's own, through `function`. Rows of `loss` tell of the second.

@@ -1,27 +1,17 @@
 #include "backends/opencl/memory_program.h"
 
-#include <dlfcn.h>
-
-#include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
 #include "backends/opencl/dispatch.h"
 #include "backends/opencl/memory_options.h"
-#include "backends/opencl/normalize.h"
 #include "backends/opencl/query.h"
-#include "device/opencl/frontend.h"
 #include "device/opencl/instrument.h"
 #include "session/session.h"
 
 namespace pasta::opencl {
 namespace {
-
-constexpr size_t kLogBytes = 300;  // of a compiler's log, in a row of `loss`
-
-std::string device_text(cl_device_id device, cl_device_info which) {
-  return query_text(next(device).clGetDeviceInfo, device, which);
-}
 
 bool has_extension(const std::string& extensions, std::string_view name) {
   std::istringstream words(extensions);
@@ -62,79 +52,6 @@ memory::Reducers reducers_for(const std::vector<cl_device_id>& devices) {
   return reducers;
 }
 
-// Folder of the device's driver, whose wheel may bring the compiler along. An OpenCL object begins
-// with the address of its driver's table of functions (cl_khr_icd).
-std::string driver_folder(cl_device_id device) {
-  void* const function = **reinterpret_cast<void***>(device);
-  Dl_info info;
-  if (function == nullptr || dladdr(function, &info) == 0 || info.dli_fname == nullptr) return ".";
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/'));
-}
-
-// The compiler of this process; null with `*why`.
-const memory::FrontEnd* front_end(cl_device_id device, std::string* why) {
-  static std::mutex mutex;
-  static const memory::FrontEnd* found = nullptr;
-  std::lock_guard lock(mutex);
-  if (found == nullptr) found = memory::FrontEnd::find({driver_folder(device)}, why).release();
-  return found;
-}
-
-// "OpenCL C 3.0" -> 300; the compilers know these three.
-uint32_t c_version(cl_device_id device) {
-  constexpr std::string_view prefix = "OpenCL C ";
-  std::string text = device_text(device, CL_DEVICE_OPENCL_C_VERSION);
-  if (text.rfind(prefix, 0) != 0) return 120;
-  const int version = version_number(("OpenCL " + text.substr(prefix.size())).c_str());
-  return version >= 300 ? 300 : version >= 200 ? 200 : 120;
-}
-
-// Options of clBuildProgram that still mean something for SPIR-V (OpenCL 3.0, 5.8.6.3 and 5.8.6.4).
-std::string options_for_spirv(const std::string& options) {
-  constexpr std::string_view kept[] = {"-cl-single-precision-constant",
-                                       "-cl-denorms-are-zero",
-                                       "-cl-fp32-correctly-rounded-divide-sqrt",
-                                       "-cl-opt-disable",
-                                       "-cl-mad-enable",
-                                       "-cl-no-signed-zeros",
-                                       "-cl-unsafe-math-optimizations",
-                                       "-cl-finite-math-only",
-                                       "-cl-fast-relaxed-math",
-                                       "-cl-uniform-work-group-size",
-                                       "-cl-no-subgroup-ifp"};
-  std::istringstream words(options);
-  std::string result;
-  for (std::string word; words >> word;) {
-    if (std::find(std::begin(kept), std::end(kept), word) != std::end(kept)) result += word + ' ';
-  }
-  return result;
-}
-
-// True when the module says that it was OpenCL C before 2.0 (OpSource, SPIR-V
-// specification 3.52.2). Launches of such a program must divide into whole work-groups; the
-// measured one is of version 2.0, where they need not.
-bool needs_whole_groups(const std::vector<uint32_t>& words) {
-  constexpr size_t kHeaderWords = 5;
-  constexpr uint32_t kOpSource = 3, kOpenClC = 3, kVersion2 = 200000;
-  for (size_t at = kHeaderWords; at + 2 < words.size();) {
-    const uint32_t count = words[at] >> 16;
-    if ((words[at] & 0xffff) == kOpSource && words[at + 1] == kOpenClC)
-      return words[at + 2] < kVersion2;
-    if (count == 0) break;
-    at += count;
-  }
-  return false;
-}
-
-std::string build_text(cl_program program, cl_device_id device, cl_program_build_info which) {
-  const auto read = [device](cl_program object, cl_program_build_info asked, size_t bytes,
-                             void* value, size_t* size) {
-    return next(object).clGetProgramBuildInfo(object, device, asked, bytes, value, size);
-  };
-  return query_text(read, program, which);
-}
-
 }  // namespace
 
 MeasuredFunction::MeasuredFunction(memory::KernelPlan plan) : plan_(std::move(plan)) {
@@ -172,9 +89,10 @@ void MeasuredFunction::emit_lines() {
 }
 
 std::shared_ptr<const MeasuredProgram> MeasuredProgram::make(
-    cl_program program, const std::vector<SpecializationConstant>& constants) {
+    cl_program program, const std::vector<SpecializationConstant>& constants,
+    const ProgramParts& parts) {
   auto made = std::make_shared<MeasuredProgram>();
-  made->build(program, constants);
+  made->build(program, constants, parts);
   return made;
 }
 
@@ -195,7 +113,8 @@ std::shared_ptr<MeasuredFunction> MeasuredProgram::find(const std::string& kerne
 }
 
 bool MeasuredProgram::build(cl_program program,
-                            const std::vector<SpecializationConstant>& constants) {
+                            const std::vector<SpecializationConstant>& constants,
+                            const ProgramParts& parts) {
   const Dispatch& cl = next(program);
   const auto unmeasured = [this](std::string cause, std::string remedy = {}) {
     why_ = {std::move(cause), std::move(remedy)};
@@ -211,37 +130,12 @@ bool MeasuredProgram::build(cl_program program,
                       "use a device that does, such as the CPU of pip install 'pasta[cpu]'");
   }
 
-  const std::string options = build_text(program, devices[0], CL_PROGRAM_BUILD_OPTIONS);
-  std::vector<uint32_t> words = query_list<uint32_t>(info, program, CL_PROGRAM_IL);
-  if (words.empty()) {
-    const std::vector<char> source = query_list<char>(info, program, CL_PROGRAM_SOURCE);
-    memory::CompileRequest request;
-    request.source.assign(source.begin(), std::find(source.begin(), source.end(), '\0'));
-    if (request.source.empty()) {
-      return unmeasured("a program that is loaded as a binary or linked cannot be measured",
-                        "let the program build its kernels from source, without a cache");
-    }
-    std::string why;
-    const memory::FrontEnd* const compiler = front_end(devices[0], &why);
-    if (compiler == nullptr) {
-      return unmeasured(why,
-                        "pip install 'pasta[cpu]', or apt install libopencl-clang14, or set "
-                        "PASTA_OPENCL_CLANG to the library");
-    }
-    request.options = options;
-    request.device_extensions = device_text(devices[0], CL_DEVICE_EXTENSIONS);
-    request.device_c_version = c_version(devices[0]);
-    memory::CompileResult compiled = compiler->compile(request);
-    if (compiled.words.empty()) {
-      return unmeasured("the program could not be compiled to SPIR-V: " +
-                        compiled.log.substr(0, kLogBytes));
-    }
-    words = std::move(compiled.words);
-  }
-
+  const std::optional<ProgramSpirv> spirv = spirv_of(program, devices[0], parts, &why_);
+  if (!spirv) return false;
   memory::InstrumentOptions wanted;
   wanted.reducers = reducers_for(devices);
-  memory::Instrumented result = memory::instrument(words.data(), words.size(), wanted);
+  wanted.own_variables = false;
+  memory::Instrumented result = memory::instrument(spirv->words.data(), spirv->words.size(), wanted);
   if (!result.error.empty()) return unmeasured("the program's SPIR-V is refused: " + result.error);
   for (memory::Skipped& skipped : result.skipped) skipped_[skipped.kernel] = skipped.reason;
   if (result.kernels.empty()) return unmeasured("the program has no kernel that can be measured");
@@ -255,10 +149,8 @@ bool MeasuredProgram::build(cl_program program,
                                                    constant.value.data());
   }
   if (handle_ != nullptr && status == CL_SUCCESS) {
-    std::string kept = options_for_spirv(options);
-    if (needs_whole_groups(words)) kept += "-cl-uniform-work-group-size";
     status = cl.clBuildProgram(handle_, static_cast<cl_uint>(devices.size()), devices.data(),
-                               kept.c_str(), nullptr, nullptr);
+                               spirv->options.c_str(), nullptr, nullptr);
   }
   if (handle_ == nullptr || status != CL_SUCCESS) {
     const std::string log =

@@ -1,8 +1,6 @@
 // A program's second self: the same kernels, rewritten so that they count their memory accesses.
 //
-//   source ── FrontEnd ──┐
-//                        ├─▶ SPIR-V ── instrument() ──▶ clCreateProgramWithIL, clBuildProgram
-//   clCreateProgramWithIL┘
+//   spirv_of() ── instrument() ──▶ clCreateProgramWithIL, clBuildProgram
 //
 // The program's own build is never touched: its errors, its log and its binaries stay what they
 // are. The second self is made when the program makes its first kernel, from what the driver then
@@ -18,14 +16,10 @@
 #include <vector>
 
 #include "backends/opencl/cl_api.h"
+#include "backends/opencl/memory_source.h"
 #include "device/opencl/plan.h"
 
 namespace pasta::opencl {
-
-// Why something is not measured, and what to do about it.
-struct Unmeasured {
-  std::string cause, remedy;
-};
 
 // One instrumented kernel function.
 class MeasuredFunction {
@@ -57,7 +51,8 @@ class MeasuredProgram {
  public:
   // Builds the second self of `program`, which is built.
   static std::shared_ptr<const MeasuredProgram> make(
-      cl_program program, const std::vector<SpecializationConstant>& constants);
+      cl_program program, const std::vector<SpecializationConstant>& constants,
+      const ProgramParts& parts);
   MeasuredProgram() = default;
   MeasuredProgram(const MeasuredProgram&) = delete;
   MeasuredProgram& operator=(const MeasuredProgram&) = delete;
@@ -69,7 +64,8 @@ class MeasuredProgram {
 
  private:
   // Returns false with why_ set.
-  bool build(cl_program program, const std::vector<SpecializationConstant>& constants);
+  bool build(cl_program program, const std::vector<SpecializationConstant>& constants,
+             const ProgramParts& parts);
 
   cl_program handle_ = nullptr;
   std::map<std::string, std::shared_ptr<MeasuredFunction>> functions_;

@@ -90,6 +90,7 @@ struct Program {
     }
     std::lock_guard lock(measured_mutex);
     measured.reset();
+    parts.clear();
   }
 
   int64_t id;
@@ -101,6 +102,7 @@ struct Program {
   std::mutex measured_mutex;
   std::shared_ptr<const MeasuredProgram> measured;  // null before the first kernel
   std::vector<SpecializationConstant> constants;    // that the program has set
+  ProgramParts parts;                               // what it was compiled or linked from
 };
 
 // All of it. A fork's child gets a new one and leaks its parent's, whose locks may be held by

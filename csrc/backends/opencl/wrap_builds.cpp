@@ -1,13 +1,17 @@
-// Compiling and linking: the rows of `build`, one for each device.
+// Compiling and linking: the rows of `build`, one for each device; and, for --memory, what a linked
+// program was compiled from.
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/opencl/api_call.h"
 #include "backends/opencl/creation.h"
 #include "backends/opencl/dispatch.h"
 #include "backends/opencl/guard.h"
+#include "backends/opencl/memory_launch.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/query.h"
 #include "backends/opencl/wrappers.h"
@@ -41,6 +45,9 @@ class Build {
     row_.source = source;
   }
 
+  // Of a program that is linked.
+  void set_parts(ProgramParts parts) { parts_ = std::move(parts); }
+
   // Writes the rows, the first time that it is called.
   void finish(cl_program program, cl_int result) {
     if (written_.exchange(true)) return;
@@ -53,9 +60,14 @@ class Build {
     }
     const auto info = next(program).clGetProgramInfo;
     const bool is_new = row_.source == BuildSource::linked;
-    row_.program_id = (is_new ? add_program(program, row_.source) : find_program(program))->id;
+    const auto known = is_new ? add_program(program, row_.source) : find_program(program);
+    row_.program_id = known->id;
+    if (is_new) {
+      std::lock_guard lock(known->measured_mutex);
+      known->parts = std::move(parts_);
+    }
     if (const auto context = query<cl_context>(info, program, CL_PROGRAM_CONTEXT, nullptr)) {
-      if (const auto known = find_context(context)) row_.context_id = known->id;
+      if (const auto found = find_context(context)) row_.context_id = found->id;
     }
     if (devices_.empty()) devices_ = query_list<cl_device_id>(info, program, CL_PROGRAM_DEVICES);
     for (cl_device_id device : devices_) {
@@ -77,8 +89,21 @@ class Build {
   std::vector<cl_device_id> devices_;
   std::string options_;
   BuildRecord row_;
+  ProgramParts parts_;
   std::atomic<bool> written_{false};
 };
+
+// For --memory. What the programs that are linked were compiled from; a library was linked, too.
+ProgramParts parts_of(cl_uint count, const cl_program* programs) {
+  ProgramParts parts;
+  for (cl_uint i = 0; i < count && programs != nullptr; ++i) {
+    const std::shared_ptr<Program> known = find_program(programs[i]);
+    std::lock_guard lock(known->measured_mutex);
+    parts.insert(parts.end(), known->parts.begin(), known->parts.end());
+    if (known->parts.empty()) parts.push_back(nullptr);
+  }
+  return parts;
+}
 
 std::vector<cl_device_id> device_list(cl_uint count, const cl_device_id* devices) {
   return devices == nullptr ? std::vector<cl_device_id>{}
@@ -158,8 +183,14 @@ cl_int CL_API_CALL compile_program(cl_program program, cl_uint count, const cl_d
   }
   std::shared_ptr<Build> build;
   guard([&] {
-    build = std::make_shared<Build>(find_program(program)->source, CL_COMPILE_PROGRAM_FAILURE,
+    const std::shared_ptr<Program> known = find_program(program);
+    build = std::make_shared<Build>(known->source, CL_COMPILE_PROGRAM_FAILURE,
                                     device_list(count, devices), options);
+    if (!measures_memory()) return;
+    const auto part = part_of(program, options, header_count, headers, header_names);
+    std::lock_guard lock(known->measured_mutex);
+    part->has_constants = !known->constants.empty();
+    known->parts = {part};
   });
   const Callback callback(build, notify, user_data);
   ApiCall call(Entry::clCompileProgram);
@@ -183,6 +214,7 @@ cl_program CL_API_CALL link_program(cl_context context, cl_uint count, const cl_
   guard([&] {
     build = std::make_shared<Build>(BuildSource::linked, CL_LINK_PROGRAM_FAILURE,
                                     device_list(count, devices), options);
+    if (measures_memory()) build->set_parts(parts_of(input_count, inputs));
   });
   const Callback callback(build, notify, user_data);
   Creation creation(Entry::clLinkProgram, error);

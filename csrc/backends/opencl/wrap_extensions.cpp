@@ -147,19 +147,32 @@ MemcpyRecord migrate_usm(const Queue& queue, const void* pointer, size_t bytes,
   return migration_record(queue, flags, to_signed(bytes), find_pointer(pointer));
 }
 
-using SetPointer = cl_int(CL_API_CALL*)(cl_kernel, cl_uint, const void*);
+// -- Arguments of kernels -------------------------------------------------------------------------
 
-// The measured kernel gets the pointer, too.
-cl_int CL_API_CALL set_usm_pointer(cl_kernel kernel, cl_uint index, const void* pointer) {
+void note_set(MeasuredKernel& kernel, cl_int status, cl_uint index, const void* pointer) {
+  kernel.note_pointer(index, pointer, status);
+}
+// The addresses of a buffer on its devices are no numbers that pasta knows, those of SVM and USM are.
+void note_set(MeasuredKernel& kernel, cl_int status, cl_uint index, cl_ulong address) {
+  kernel.note_pointer(index, reinterpret_cast<const void*>(address), status);
+}
+void note_set(MeasuredKernel& kernel, cl_int status, cl_uint, size_t, const void*) {
+  kernel.note_execution_info(status);
+}
+
+// What the program sets for its own kernel is set for the measured one, too.
+template <Entry entry, class... Values>
+cl_int CL_API_CALL set_for_both(cl_kernel kernel, Values... values) {
   const auto context =
       query<cl_context>(next(kernel).clGetKernelInfo, kernel, CL_KERNEL_CONTEXT, nullptr);
-  const auto function = runtime_function<SetPointer>(Entry::clSetKernelArgMemPointerINTEL, context);
-  const cl_int result = function(kernel, index, pointer);
+  using Set = cl_int(CL_API_CALL*)(cl_kernel, Values...);
+  const auto function = runtime_function<Set>(entry, context);
+  const cl_int result = function(kernel, values...);
   guard([&] {
     if (result != CL_SUCCESS || !recording()) return;
     const auto measured = find_measured_kernel(kernel);
     if (measured == nullptr || measured->handle() == nullptr) return;
-    measured->note_pointer(index, pointer, function(measured->handle(), index, pointer));
+    note_set(*measured, function(measured->handle(), values...), values...);
   });
   return result;
 }
@@ -211,7 +224,16 @@ const Extension* find_extension(std::string_view name) {
                     (kEnqueued<MemFill, Entry::clEnqueueMemFillINTEL, fill_usm>)),
       PASTA_WRAPPER(clEnqueueMigrateMemINTEL,
                     (kEnqueued<MigrateMem, Entry::clEnqueueMigrateMemINTEL, migrate_usm>)),
-      PASTA_WRAPPER(clSetKernelArgMemPointerINTEL, set_usm_pointer),
+      PASTA_WRAPPER(
+          clSetKernelArgMemPointerINTEL,
+          (set_for_both<Entry::clSetKernelArgMemPointerINTEL, cl_uint, const void*>)),
+      PASTA_WRAPPER(clSetKernelArgDevicePointerEXT,
+                    (set_for_both<Entry::clSetKernelArgDevicePointerEXT, cl_uint, cl_ulong>)),
+      PASTA_WRAPPER(clSetKernelArgSVMPointerARM,
+                    (set_for_both<Entry::clSetKernelArgSVMPointerARM, cl_uint, const void*>)),
+      PASTA_WRAPPER(
+          clSetKernelExecInfoARM,
+          (set_for_both<Entry::clSetKernelExecInfoARM, cl_uint, size_t, const void*>)),
       PASTA_WRAPPER(clEnqueueCommandBufferKHR, enqueue_command_buffer),
 #undef PASTA_WRAPPER
   };
@@ -225,8 +247,13 @@ const Extension* find_extension(std::string_view name) {
 void* hand_out(cl_platform_id platform, const char* name, void* theirs) {
   if (theirs == nullptr || platform == nullptr || !recording()) return theirs;
   const Extension* extension = find_extension(name);
-  if (extension == nullptr) return theirs;
-  if (extension->entry == Entry::clSetKernelArgMemPointerINTEL && !measures_memory()) return theirs;
+  const bool sets_arguments = std::string_view(name).rfind("clSetKernel", 0) == 0;
+  if (sets_arguments && !measures_memory()) return theirs;
+  if (extension == nullptr) {
+    // What it sets, a measured kernel would miss.
+    if (sets_arguments) stop_measuring(std::string("the program sets arguments of kernels with ") + name);
+    return theirs;
+  }
   std::atomic<void*>* kept = function_of(platform, extension->entry, true);
   if (kept == nullptr) return theirs;
   kept->store(theirs);

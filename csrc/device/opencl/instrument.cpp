@@ -52,12 +52,15 @@ void extend_argument_strings(Module& module, const std::string& kernel) {
 // library of such functions by the language version that the module names.
 void raise_language_version(Module& module) {
   constexpr uint32_t kOpenClC = 3, kVersion = 200000;
-  for (Instruction& source : module.section(Section::debug)) {
-    if (source.opcode() == OpSource && source.operand(0) == kOpenClC &&
-        source.operand(1) < kVersion) {
+  auto& debug = module.section(Section::debug);
+  bool is_named = false;
+  for (Instruction& source : debug) {
+    if (source.opcode() != OpSource) continue;
+    is_named = true;
+    if (source.operand(0) == kOpenClC && source.operand(1) < kVersion)
       source.set_operand(1, kVersion);
-    }
   }
+  if (!is_named) debug.insert(debug.begin(), Instruction::make(OpSource, {kOpenClC, kVersion}));
 }
 
 void extend_interfaces(Globals& globals, const std::set<Id>& instrumented) {
@@ -97,6 +100,42 @@ void refuse_called_kernels(const Source& source, const std::vector<EntryPoint>& 
   }
 }
 
+// A variable at program scope that can be written and that the kernel, or anything it calls, refers
+// to; 0: none.
+Id variable_of(const Source& source, Id kernel) {
+  std::set<Id> constant;
+  for (const Instruction& i : source.module.section(Section::annotations)) {
+    if (i.opcode() == OpDecorate && i.operand(1) == DecorationConstant) constant.insert(i.operand(0));
+  }
+  std::set<Id> seen{kernel};
+  std::vector<Id> work{kernel};
+  const auto visit = [&](const Instruction& instruction) {
+    const uint32_t literals = instruction.opcode() == OpSwitch
+                                  ? switch_literal_words(source.definitions, instruction)
+                                  : 1;
+    for (size_t position : instruction.id_positions(literals)) {
+      const Id id = instruction.words()[position];
+      if (seen.insert(id).second) work.push_back(id);
+    }
+  };
+  while (!work.empty()) {
+    const Id id = work.back();
+    work.pop_back();
+    if (const auto function = source.functions.find(id); function != source.functions.end()) {
+      for (const Block& block : function->second->blocks) {
+        for (const Instruction& instruction : block.instructions) visit(instruction);
+      }
+    } else if (const Instruction* definition = source.definitions.find(id)) {
+      if (definition->opcode() == OpVariable && !constant.count(id) &&
+          definition->operand(0) == StorageCrossWorkgroup) {
+        return id;
+      }
+      visit(*definition);
+    }
+  }
+  return 0;
+}
+
 Instrumented rewrite(const uint32_t* words, size_t count, const InstrumentOptions& options) {
   Instrumented result;
   Module original = Module::parse(words, count);
@@ -119,6 +158,13 @@ Instrumented rewrite(const uint32_t* words, size_t count, const InstrumentOption
       continue;
     }
     try {
+      const Id variable = options.own_variables ? 0 : variable_of(source, kernel.function);
+      if (variable != 0) {
+        const auto name = source.names.find(variable);
+        throw Unsupported("it uses the program-scope variable " +
+                          (name != source.names.end() ? name->second : std::to_string(variable)) +
+                          ", of which the program's own kernels have another copy");
+      }
       CallTree tree = build_call_tree(source, kernel.function, kernel.name, options.reducers);
       std::vector<Function> written = KernelWriter(source, tree, globals).write();
       for (Function& function : module.functions) {

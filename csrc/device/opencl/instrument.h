@@ -24,6 +24,9 @@ namespace pasta::memory {
 struct InstrumentOptions {
   Reducers reducers;
   std::function<bool(const std::string& kernel)> wants;  // empty: all
+  // Whether kernels may refer to variables at program scope that can be written. The new module has
+  // variables of its own: what a kernel of the original leaves in one, those of the new do not see.
+  bool own_variables = true;
 };
 
 struct Skipped {

@@ -190,24 +190,32 @@ static int usm(cl_program program) {
   return values[0] + values[N - 1];
 }
 
-// Compiled and linked in two steps.
-static int linked(cl_program program) {
-  (void)program;
-  cl_program compiled = clCreateProgramWithSource(context, 1, (const char**)&kSource, NULL, &error);
-  OK(error);
-  OK(clCompileProgram(compiled, 1, &device, "", 0, NULL, NULL, NULL, NULL));
-  cl_program whole = clLinkProgram(context, 1, &device, "", 1, &compiled, NULL, NULL, &error);
-  OK(error);
+// The argument by two functions in turn, the second one an extension's: the last one to set it counts.
+static int by_extension(cl_program program, const char* name) {
+  const clSharedMemAllocINTEL_fn allocate = (clSharedMemAllocINTEL_fn)
+      clGetExtensionFunctionAddressForPlatform(platform, "clSharedMemAllocINTEL");
+  const clSetKernelArgDevicePointerEXT_fn set_pointer =
+      (clSetKernelArgDevicePointerEXT_fn)clGetExtensionFunctionAddressForPlatform(platform, name);
+  CHECK(allocate != NULL && set_pointer != NULL);
   cl_command_queue queue = make_queue(0);
-  cl_kernel kernel = make_kernel(whole, "increment");
+  cl_kernel kernel = make_kernel(program, "increment");
   cl_mem buffer = make_buffer();
+  int* values = allocate(context, device, NULL, N * sizeof(int), 0, &error);
+  OK(error);
+  memset(values, 0, N * sizeof(int));
   OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
   launch(queue, kernel, NULL, NULL);
-  OK(clEnqueueTask(queue, kernel, 0, NULL, NULL));
-  int first;
-  OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(first), &first, 0, NULL, NULL));
-  return first;
+  OK(set_pointer(kernel, 0, (cl_mem_device_address_ext)values));
+  launch(queue, kernel, NULL, NULL);
+  launch(queue, kernel, NULL, NULL);
+  OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+  launch(queue, kernel, NULL, NULL);
+  OK(clFinish(queue));
+  for (int i = 0; i < N; ++i) CHECK(values[i] == 2);
+  return first_of(queue, buffer);
 }
+static int device_pointer(cl_program program) { return by_extension(program, "clSetKernelArgDevicePointerEXT"); }
+static int unknown_setter(cl_program program) { return by_extension(program, "clSetKernelArgOfTheFutureEXT"); }
 
 int main(int count, char** arguments) {
   static const struct {
@@ -215,7 +223,8 @@ int main(int count, char** arguments) {
     int (*run)(cl_program);
   } cases[] = {{"held", held},       {"out_of_order", out_of_order}, {"many_queues", many_queues},
                {"threads", threads}, {"come_and_go", come_and_go},   {"usm", usm},
-               {"linked", linked},   {"many_buffers", many_buffers}};
+               {"many_buffers", many_buffers},
+               {"device_pointer", device_pointer}, {"unknown_setter", unknown_setter}};
   CHECK(count == 3);
   open_device(arguments[1]);
   cl_program program = build(kSource);

@@ -108,13 +108,17 @@ py::dict to_dict(const SiteAccess& s, const Site& site) {
 
 py::dict to_dict(const LaunchAccess& launch, const KernelPlan& plan) {
   py::dict d;
-  py::list sites, objects;
+  py::list sites, objects, blocks;
   for (const SiteAccess& s : launch.sites) sites.append(to_dict(s, plan.sites[s.site]));
   for (const ObjectAccess& o : launch.objects) objects.append(to_dict(o));
   d["sites"] = sites;
   d["objects"] = objects;
+  for (const BlockAccess& b : launch.blocks)
+    blocks.append(py::make_tuple(b.object_id, b.offset, b.bytes, b.accesses));
+  d["blocks"] = blocks;
   d["local_size"] = std::vector<uint64_t>(launch.local_size, launch.local_size + 3);
   d["trace_lost"] = launch.trace_lost;
+  d["lanes_lost"] = launch.lanes_lost;
   return d;
 }
 
@@ -128,13 +132,13 @@ PYBIND11_MODULE(_spirv, m) {
   m.def("round_trip", [](const py::bytes& module) {
     return bytes_of(pasta::spirv::Module::parse(words_of(module)).write());
   });
-  // Classes of equally often executed blocks of each function, by the labels' ids.
   m.def("link", [](const std::vector<py::bytes>& programs) {
     std::vector<pasta::spirv::Module> modules;
     for (const py::bytes& program : programs)
       modules.push_back(pasta::spirv::Module::parse(words_of(program)));
     return bytes_of(pasta::spirv::link(std::move(modules)).write());
   });
+  // Classes of equally often executed blocks of each function, by the labels' ids.
   m.def("count_classes", [](const py::bytes& bytes) {
     auto module = pasta::spirv::Module::parse(words_of(bytes));
     pasta::spirv::Definitions definitions(module);
@@ -183,7 +187,7 @@ PYBIND11_MODULE(_spirv, m) {
   m.def(
       "instrument",
       [](const py::bytes& module, bool lines, bool extents, bool trace, bool many_cores,
-         bool int64_atomics, bool sub_groups, bool divergence, bool coalescing,
+         bool int64_atomics, bool sub_groups, bool blocks, bool divergence, bool coalescing,
          bool bank_conflicts, uint32_t width, uint32_t banks,
          std::function<bool(const std::string&)> wants) {
         InstrumentOptions options;
@@ -194,6 +198,7 @@ PYBIND11_MODULE(_spirv, m) {
         reducers.many_cores = many_cores;
         reducers.int64_atomics = int64_atomics;
         reducers.sub_groups = sub_groups;
+        reducers.blocks = blocks;
         reducers.divergence = divergence;
         reducers.coalescing = coalescing;
         reducers.bank_conflicts = bank_conflicts;
@@ -208,8 +213,8 @@ PYBIND11_MODULE(_spirv, m) {
       },
       py::arg("module"), py::arg("lines") = true, py::arg("extents") = false,
       py::arg("trace") = false, py::arg("many_cores") = false, py::arg("int64_atomics") = true,
-      py::arg("sub_groups") = true, py::arg("divergence") = false, py::arg("coalescing") = false,
-      py::arg("bank_conflicts") = false, py::arg("width") = 32, py::arg("banks") = 32,
+      py::arg("sub_groups") = true, py::arg("blocks") = false, py::arg("divergence") = false,
+      py::arg("coalescing") = false, py::arg("bank_conflicts") = false, py::arg("width") = 32, py::arg("banks") = 32,
       py::arg("wants") = nullptr);
 
   py::class_<BoundObject>(m, "BoundObject")
@@ -231,19 +236,17 @@ PYBIND11_MODULE(_spirv, m) {
   m.def(
       "bind",
       [](const KernelPlan& plan, std::vector<BoundObject> objects, std::vector<AddressRange> ranges,
-         uint64_t map_bytes, uint64_t trace_records, uint64_t scratch_offset, uint64_t scratches,
-         uint32_t scratch_bits) {
+         uint64_t map_bytes, uint64_t trace_records, uint64_t buffer_bytes,
+         uint64_t scratch_bytes, uint64_t scratches) {
         BindingLimits limits;
-        limits.scratch_offset = scratch_offset;
-        limits.scratches = scratches;
-        limits.scratch_bits = scratch_bits;
+        limits.scratch = ScratchPool::fit(buffer_bytes, scratch_bytes, scratches);
         limits.map_bytes = map_bytes;
         limits.trace_records = trace_records;
         return make_binding(plan, std::move(objects), std::move(ranges), limits);
       },
       py::arg("plan"), py::arg("objects"), py::arg("ranges") = std::vector<AddressRange>{},
       py::arg("map_bytes") = BindingLimits{}.map_bytes, py::arg("trace_records") = 0,
-      py::arg("scratch_offset") = 0, py::arg("scratches") = 0, py::arg("scratch_bits") = 0);
+      py::arg("buffer_bytes") = 0, py::arg("scratch_bytes") = 0, py::arg("scratches") = 0);
 
   py::class_<Arena::Place>(m, "Place")
       .def_readonly("launch_word", &Arena::Place::launch_word)

@@ -17,6 +17,19 @@ void drop_if(std::vector<Instruction>& list, Predicate predicate) {
   list.erase(std::remove_if(list.begin(), list.end(), predicate), list.end());
 }
 
+// In the globals and in functions.
+template <class Predicate>
+void drop_instructions(Module& module, Predicate predicate) {
+  drop_if(module.section(Section::globals), predicate);
+  for (Function& function : module.functions) {
+    drop_if(function.head, predicate);
+    for (function.function_at = 0; function.head[function.function_at].opcode() != OpFunction;)
+      ++function.function_at;
+    for (Block& block : function.blocks) drop_if(block.instructions, predicate);
+    drop_if(function.tail, predicate);
+  }
+}
+
 void collect_results(const std::vector<Instruction>& list, std::set<Id>* ids) {
   for (const Instruction& instruction : list) {
     if (Id id = instruction.result()) ids->insert(id);
@@ -30,7 +43,7 @@ void collect_results(const Function& function, std::set<Id>* ids) {
 
 }  // namespace
 
-void strip_debug_information(Module& module) {
+void strip_debug_sets(Module& module) {
   std::set<Id> gone;
   auto& imports = module.section(Section::imports);
   drop_if(imports, [&](const Instruction& import) {
@@ -38,22 +51,18 @@ void strip_debug_information(Module& module) {
     if (debug) gone.insert(import.result());
     return debug;
   });
-  std::set<Id> sets = gone;
-  auto is_debug = [&](const Instruction& i) {
-    if (i.is_debug_line()) return true;
+  const std::set<Id> sets = gone;
+  drop_instructions(module, [&](const Instruction& i) {
     if (i.opcode() != OpExtInst || !sets.count(i.operand(0))) return false;
     gone.insert(i.result());
     return true;
-  };
-  drop_if(module.section(Section::globals), is_debug);
-  for (Function& function : module.functions) {
-    drop_if(function.head, is_debug);
-    for (function.function_at = 0; function.head[function.function_at].opcode() != OpFunction;)
-      ++function.function_at;
-    for (Block& block : function.blocks) drop_if(block.instructions, is_debug);
-    drop_if(function.tail, is_debug);
-  }
+  });
   forget(module, gone);
+}
+
+void strip_debug_information(Module& module) {
+  strip_debug_sets(module);
+  drop_instructions(module, [](const Instruction& i) { return i.is_debug_line(); });
 }
 
 void drop_unreachable_functions(Module& module) {

@@ -7,6 +7,9 @@
 
 namespace pasta::spirv {
 
+// Drops what instruction sets for debug information declare and say, and those sets; not OpLine.
+void strip_debug_sets(Module& module);
+
 // Drops line and debug-info instructions, and the instruction sets that they come from.
 void strip_debug_information(Module& module);
 
