@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,12 +31,23 @@ from pasta.cli.tool_options import (
 from pasta.cli.traces import open_merged
 from pasta.errors import PastaError
 
+if TYPE_CHECKING:
+    from pasta.tools.base import TraceView
+
 
 class Engine(str, Enum):
     """What runs a tool that works in parts."""
 
     THREADS = "threads"
     DASK = "dask"
+
+
+class Source(str, Enum):
+    """What memory accesses are taken from."""
+
+    REDUCED = "reduced"
+    TRACE = "trace"
+    TRACE_CUPY = "trace-cupy"
 
 
 def build(arguments: Sequence[str]) -> Callable[..., None]:
@@ -58,6 +69,14 @@ def _analyze(
     kernel: selection.KernelOption = None,
     rank: selection.RankOption = None,
     device: selection.DeviceOption = None,
+    source: Annotated[
+        Source,
+        typer.Option(
+            "--from",
+            help="Take memory accesses as the device reduced them, or compute them from each one (recorded with "
+            "--memory=trace), on the CPU or with CuPy on a GPU.",
+        ),
+    ] = Source.REDUCED,
     engine: Annotated[
         Engine, typer.Option("--engine", help="What runs tools that work in parts, a process at a time.")
     ] = Engine.THREADS,
@@ -78,7 +97,8 @@ def _analyze(
     if scheduler is not None and engine is not Engine.DASK:
         raise PastaError("--scheduler is for the dask engine", "add --engine dask")
     filters = selection.filters_of(time, range, kernel, rank, device)
-    with open_merged(traces) as trace:
+    with open_merged(traces) as opened:
+        trace = _accesses_from(source, opened)
         results = []
         for name in split_names(tool or [DEFAULT_TOOL]):
             kind = registry.find(name)
@@ -86,3 +106,11 @@ def _analyze(
                 options = options_of(kind, tool_values)
                 results.append(runner.run(kind, trace, options, filters, engine=engine.value, scheduler=scheduler))
         write_results(results, format, output, view_of(sort, fields, limit, percent_limit))
+
+
+def _accesses_from(source: Source, trace: TraceView) -> TraceView:
+    if source is Source.REDUCED:
+        return trace
+    from pasta.tools.analysis.raw_accesses import RawAccesses, array_module
+
+    return RawAccesses(trace, array_module("cupy" if source is Source.TRACE_CUPY else "numpy"))

@@ -46,7 +46,7 @@ MEMORY_REDUCERS: dict[str, str] = {
     "blocks": "accesses per 2 MiB block (CUDA)",
     "shared": "sites of shared (local) memory too",
     "divergence": "active lanes per instruction (CUDA)",
-    "trace": "every access, for checks: slow and bounded (OpenCL)",
+    "trace": "every access, for checks: slow and bounded; CUDA keeps them, for analyze --from trace",
 }
 #: ``--memory`` without a list.
 MEMORY_DEFAULT = "objects,sites,lines,blocks"
