@@ -86,11 +86,11 @@ bool Gate::matches_kernels(std::string_view kernel) {
   return verdict->second;
 }
 
-bool Gate::select_launch(std::string_view kernel) {
+bool Gate::select_launch(std::string_view kernel, bool was_open) {
   const int64_t launch = launches_.fetch_add(1, std::memory_order_relaxed);
   if (options_.start_launch > 0 && launch == options_.start_launch) change_gate(0, kClosedLaunch);
   if (launch == options_.end_launch) change_gate(kClosedLaunch, 0);
-  if (!collecting() || !matches_kernels(kernel)) return false;
+  if (!was_open || (gate_state.load() & kClosedLaunch) != 0 || !matches_kernels(kernel)) return false;
   if (options_.launch_skip == 0 && options_.launch_count == INT64_MAX) return true;
   const int64_t matched = matched_.fetch_add(1, std::memory_order_relaxed);
   return matched >= options_.launch_skip && matched - options_.launch_skip < options_.launch_count;

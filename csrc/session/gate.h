@@ -33,7 +33,7 @@ class Gate {
   void profiler_start();
   void profiler_stop();
 
-  bool select_launch(std::string_view kernel);
+  bool select_launch(std::string_view kernel, bool was_open);
 
   // The capture range was asked for and never entered.
   bool range_missing() const { return waits_for_range_ && rounds_.load() == 0; }

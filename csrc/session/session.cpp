@@ -245,9 +245,9 @@ size_t buffer_bytes() {
   return state == nullptr ? 0 : state->options.buffer_bytes;
 }
 
-bool select_launch(std::string_view kernel_name) {
+bool select_launch(std::string_view kernel_name, bool was_open) {
   State* state = current_state();
-  return state != nullptr && state->gate.select_launch(kernel_name);
+  return state != nullptr && state->gate.select_launch(kernel_name, was_open);
 }
 
 StringTable::Entry intern_entry(ThreadState& thread, std::string_view text) {
@@ -301,7 +301,8 @@ void change_gate(uint32_t set, uint32_t clear) {
   do {
     after = (before & ~clear) | set;
   } while (!gate_state.compare_exchange_weak(before, after));
-  if ((before == 0) == (after == 0)) return;
+  const auto closed = [](uint32_t bits) { return std::make_pair(bits != 0, (bits & ~kClosedLaunch) != 0); };
+  if (closed(before) == closed(after)) return;
   const int count = g_backend_count.load(std::memory_order_acquire);
   for (int i = 0; i < count; ++i) {
     if (g_backends[i]->gate_changed != nullptr) g_backends[i]->gate_changed(after == 0);

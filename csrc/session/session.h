@@ -32,6 +32,8 @@ extern std::atomic<uint32_t> gate_state;
 // (alloc, tensor) and identity tables is kept whenever recording() is true: a range gates
 // collection, never the knowledge of what an address is.
 inline bool collecting() { return gate_state.load(std::memory_order_relaxed) == 0; }
+// The same without the numbers of launches: while true, a launch counts, and may be the one that opens the gate.
+inline bool counting_launches() { return (gate_state.load(std::memory_order_relaxed) & ~kClosedLaunch) == 0; }
 inline bool recording() { return (gate_state.load(std::memory_order_relaxed) & kClosedNoSession) == 0; }
 
 // True when `-t/--trace` asks for this table (all do by default, see session/options.h).
@@ -42,8 +44,9 @@ bool traces_all_api();  // -t api=all: every call, not only those that move, lau
 size_t buffer_bytes();
 
 // Decides, once per launch and in launch order, whether this kernel is recorded: --kernels regex,
-// --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording().
-bool select_launch(std::string_view kernel_name);
+// --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording(). A backend that hears of a
+// launch later says whether the gate was open then.
+bool select_launch(std::string_view kernel_name, bool was_open = counting_launches());
 
 // -- Records ---------------------------------------------------------------------------------------
 
@@ -112,7 +115,8 @@ struct Backend {
   void (*harvest)(int64_t deadline_ns);
   // The child of a fork: forget the parent's device state. No vendor call.
   void (*after_fork)();
-  // The gate opened or closed (true: open), for backends that enable vendor tracing only then.
+  // The gate opened or closed (true: open), for backends that enable vendor tracing only then. Called too when
+  // counting_launches() changed.
   void (*gate_changed)(bool open);
 };
 // Registers a backend (static storage); it is named in the process row once it saw a device.

@@ -94,6 +94,28 @@ def test_selection(stub: Stub, program: Path, tmp_path: Path) -> None:
     assert (rows(output, "memcpy").height, rows(output, "api").height) == (0, 0)
 
 
+def test_launches_by_number(stub: Stub, program: Path, tmp_path: Path) -> None:
+    output = tmp_path / "t.pasta"
+    window = {"PASTA_START_LAUNCH": "10", "PASTA_END_LAUNCH": "15"}
+    stub.record([program, "copies", "2", "launches", "100"], output, **window)
+    every = tmp_path / "all.pasta"
+    stub.record([program, "copies", "2", "launches", "100"], every)
+    launched = rows(every, "api").filter(name="cuLaunchKernel")["correlation_id"].to_list()
+    assert rows(output, "kernel")["correlation_id"].to_list() == launched[10:15]
+    # The copies came before.
+    assert rows(output, "memcpy").height == 0
+
+
+def test_a_range_of_nvtx_selects_kernels(stub: Stub, tmp_path: Path) -> None:
+    """Three launches are within ncclAllReduce, one is not; NVTX is heard though no ranges are traced."""
+    output = tmp_path / "t.pasta"
+    options = ("-t", "kernel", "-c", "range", "-p", "ncclAllReduce@NCCL")
+    stub.record([stub.build(SOURCES / "nccl.cpp", "-ldl")], output, *options, "--capture-range-end=none")
+    assert rows(output, "kernel").height == 3
+    stub.record([stub.folder / "nccl"], tmp_path / "one.pasta", *options)
+    assert rows(tmp_path / "one.pasta", "kernel").height == 1
+
+
 def test_what_cupti_dropped_is_a_loss(stub: Stub, program: Path, tmp_path: Path) -> None:
     output = tmp_path / "t.pasta"
     result = stub.record([program, "launches", "10"], output, STUB_DROPPED="7")

@@ -76,7 +76,7 @@ const Backend kBackend = {
     "run on NVIDIA H200 (driver 580, CUDA 13.0)",
     [](int64_t deadline_ns) { Collector::instance().harvest(deadline_ns); },
     [] { Collector::instance().forget(); },
-    [](bool open) { Collector::instance().set_collecting(open); },
+    [](bool) { Collector::instance().set_collecting(counting_launches()); },
 };
 
 }  // namespace
@@ -132,7 +132,7 @@ bool Collector::start() {
   active_.store(true, std::memory_order_release);
   for (const CUpti_ActivityKind kind : kAlways) enable(kind, true);
   register_backend(kBackend);
-  set_collecting(collecting());
+  set_collecting(counting_launches());
   return true;
 }
 

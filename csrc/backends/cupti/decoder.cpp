@@ -18,6 +18,18 @@ const Record& as(const CUpti_Activity& record) {
   return *reinterpret_cast<const Record*>(&record);
 }
 
+// The gate closes the activity kinds when it closes: what comes here was launched while it was open. Only room can have
+// run out since.
+bool was_open() { return (gate_state.load(std::memory_order_relaxed) & kClosedFull) == 0; }
+
+// Rows that belong to no launch, and yet only to a part of the run. Launches are counted as records come, in the order in
+// which they ran, and so is what lies between them.
+bool is_between(CUpti_ActivityKind kind) {
+  return kind == CUPTI_ACTIVITY_KIND_MEMCPY || kind == CUPTI_ACTIVITY_KIND_MEMCPY2 ||
+         kind == CUPTI_ACTIVITY_KIND_MEMSET || kind == CUPTI_ACTIVITY_KIND_RUNTIME ||
+         kind == CUPTI_ACTIVITY_KIND_DRIVER;
+}
+
 }  // namespace
 
 void Decoder::decode(const FilledBuffer& buffer, const ClockMap& clock) {
@@ -34,6 +46,8 @@ void Decoder::decode(const FilledBuffer& buffer, const ClockMap& clock) {
 }
 
 void Decoder::decode(const CUpti_Activity& record, const ClockMap& clock) {
+  const uint32_t closed = gate_state.load(std::memory_order_relaxed) & (kClosedLaunch | kClosedFull);
+  if (closed != 0 && is_between(record.kind)) return;
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: decode_kernel(as<CUpti_ActivityKernel9>(record), clock); break;
@@ -73,8 +87,7 @@ const Decoder::KernelName& Decoder::kernel_name(const char* name) {
 
 void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, const ClockMap& clock) {
   const KernelName& name = kernel_name(record.name);
-  // The gate closed the activity kinds when it closed: what comes here was launched while it was open.
-  if (!select_launch(name.readable)) return;
+  if (!select_launch(name.readable, was_open())) return;
   KernelRecord row = to_kernel(record, clock);
   row.launch_id = next_id();
   row.name = name.readable_id;
@@ -94,7 +107,7 @@ void Decoder::decode_kernel(const CUpti_ActivityKernel9& record, const ClockMap&
 
 void Decoder::decode_graph(const CUpti_ActivityGraphTrace& record, const ClockMap& clock) {
   const std::string name = "CUDA graph " + std::to_string(record.graphId);
-  if (!select_launch(name)) return;
+  if (!select_launch(name, was_open())) return;
   KernelRecord row = to_kernel(record, clock);
   row.launch_id = next_id();
   row.name = intern(name);
