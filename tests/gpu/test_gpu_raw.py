@@ -1,7 +1,7 @@
 """What the GPU reduces, against every single access: `access_object` beside the table `access` of --memory=trace.
 
-The accesses are counted here, lane by lane, by code that shares nothing with pasta's. They are held against what the GPU
-reduced in the same process, where addresses and so all pages are the same, and in another one that did the same.
+The accesses are counted here, lane by lane, by code that shares nothing with pasta's. They are held against what the
+GPU reduced in the same process, where addresses and so all pages are the same, and in another that did the same.
 """
 
 from __future__ import annotations
