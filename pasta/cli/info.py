@@ -47,6 +47,7 @@ def command(trace: TraceArgument, format: FormatOption = None, output: OutputOpt
 def describe(trace: Trace) -> Result:
     """Return everything that is known about ``trace`` itself."""
     from pasta.tools.describe import header, losses
+    from pasta.tools.instructions import instruction_kinds
     from pasta.tools.result import Result
 
     tables = [
@@ -56,6 +57,8 @@ def describe(trace: Trace) -> Result:
         _devices(trace),
         _processes(trace),
         _pairs("backends", "Backends and how each was validated", _backends(trace), ("backend", "validation")),
+        *filter(None, [instruction_kinds(trace)]),
+        _pairs("passes", "Two passes", _passes(trace), ("what", "matched")),
         _pairs("left_out", "Left out by the import", _left_out(trace), ("what", "how_many")),
     ]
     shown = [table for table in tables if table.frame.height]
@@ -162,6 +165,18 @@ def _selected(trace: Trace, table: str, title: str, names: Sequence[str]) -> Res
 
 def _backends(trace: Trace) -> Iterator[tuple[str, Any]]:
     yield from _mapping(trace.manifest.get("backends")).items()
+
+
+def _passes(trace: Trace) -> Iterator[tuple[str, Any]]:
+    for what, matched in _mapping(trace.manifest.get("passes")).items():
+        counts = _mapping(matched)
+        if not counts:
+            continue
+        text = f"{counts.get('both')} in both"
+        for name in ("timing", "memory"):
+            if counts.get(f"{name}_only"):
+                text += f", {counts[f'{name}_only']} of the {name} pass only"
+        yield what, text
 
 
 def _left_out(trace: Trace) -> Iterator[tuple[str, Any]]:

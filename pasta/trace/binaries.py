@@ -12,15 +12,17 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pasta.trace.cubin import Cubin, CubinError
+from pasta.trace.cubin import Cubin, CubinError, Function
 
+_SYMBOL = pl.coalesce("mangled", "name")
 _NAME = re.compile(r"cubin-[0-9a-f]{1,40}", re.ASCII)
 _MAX_BYTES = 1 << 30
 #: How long nvdisasm may take for the kernels of one binary.
@@ -34,6 +36,7 @@ class Binaries:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._cubins: dict[str, Cubin | None] = {}
+        self._seen: set[str] = set()
         self.losses: list[dict[str, Any]] = []
 
     def fill_lines(self, lines: pl.DataFrame) -> pl.DataFrame:
@@ -60,29 +63,34 @@ class Binaries:
         filled = lines.join(answers, on=["pid", "site_id"], how="left", maintain_order="left", suffix="_found")
         return _coalesce(filled, ("file", "line", "function", "text")).select(lines.columns)
 
-    def fill_kernels(self, kernels: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-        """Return rows of `kernel` with `registers`, `static_shared_bytes` and `local_bytes` of the measured ones.
+    def fill_kernels(self, kernels: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of `kernel` with `registers`, `static_shared_bytes` and `local_bytes` where a binary has them.
 
-        ``lines`` are rows of `line`. A name that several binaries of the process compile differently stays unknown.
+        A name that the binaries compile differently stays unknown.
         """
-        known = lines.select("pid", "binary", "symbol").drop_nulls().unique(maintain_order=True)
-        found = []
-        for pid, binary, symbol in known.iter_rows():
-            cubin = self._cubin(binary)
-            function = None if cubin is None else cubin.functions.get(symbol)
-            if function is not None:
-                found.append((pid, symbol, function.registers, function.shared_bytes, function.local_bytes))
-        if not found:
+        if not self._functions:
             return kernels
         names = ("registers", "static_shared_bytes", "local_bytes")
-        columns = ["pid", "_symbol", *names]
+        rows = [(f.name, f.registers, f.shared_bytes, f.local_bytes) for f in self._functions]
+        columns = ["_symbol", *names]
         schema = pl.Schema({"_symbol": pl.String(), **kernels.schema})
-        facts = pl.DataFrame(found, {name: schema[name] for name in columns}, orient="row")
-        facts = facts.unique().unique(["pid", "_symbol"], keep="none")
-        joined = kernels.with_columns(pl.coalesce("mangled", "name").alias("_symbol")).join(
-            facts, on=["pid", "_symbol"], how="left", maintain_order="left", suffix="_found"
+        facts = pl.DataFrame(rows, {name: schema[name] for name in columns}, orient="row")
+        facts = facts.unique().unique("_symbol", keep="none")
+        joined = kernels.with_columns(_symbol=_SYMBOL).join(
+            facts, on="_symbol", how="left", maintain_order="left", suffix="_found"
         )
+        self._seen.update(joined["_symbol"].drop_nulls().unique())
         return _coalesce(joined, names).select(kernels.columns)
+
+    def kinds(self) -> dict[str, int]:
+        """Return the kinds of memory instructions in kernels that `fill_kernels` saw, and how many have each."""
+        found = {(kind, f.name) for f in self._functions if f.name in self._seen for kind in f.kinds}
+        return dict(sorted(Counter(kind for kind, _ in found).items()))
+
+    @cached_property
+    def _functions(self) -> list[Function]:
+        cubins = [self._cubin(path.name) for path in sorted(self._directory.glob("cubin-*"))]
+        return [function for cubin in cubins if cubin is not None for function in cubin.functions.values()]
 
     def _cubin(self, name: str) -> Cubin | None:
         if name not in self._cubins:

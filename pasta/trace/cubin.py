@@ -1,4 +1,4 @@
-"""Read NVIDIA's compiled kernels (cubins): functions with their resources, and the source line of each instruction.
+"""Read NVIDIA's compiled kernels (cubins): functions with their resources, source lines, kinds of memory instructions.
 
 A cubin is an ELF file. ``nvcc -lineinfo`` adds a DWARF line table with two extended operations of NVIDIA's, which say
 into which other row of the table an instruction was inlined, and from which function. Everything here is pure: bytes
@@ -10,9 +10,11 @@ from __future__ import annotations
 import bisect
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
@@ -24,6 +26,18 @@ _REGISTERS, _FRAME = 0x2F, 0x11
 _RESERVED_SHARED, _RESERVED_SYMBOL = 1024, ".nv.reservedSmem.offset0"
 #: Opcodes of the line table that NVIDIA added: context (a row, from 1; 0 is none) and the function's name.
 _INLINED_CALL = 0x90
+#: Kinds of instructions that access memory, by the nine bits that tell instructions apart from sm_75 to sm_120: found
+#: by compiling one kernel of each kind for each, and comparing with nvdisasm. Generic ones may go to any space.
+_KINDS = {
+    0x181: "global", 0x186: "global", 0x1A8: "global", 0x1A9: "global", 0x18E: "global",
+    0x180: "generic", 0x185: "generic", 0x18A: "generic",
+    0x1AE: "memcpy_async", 0x1BA: "bulk_copy", 0x1BB: "bulk_reduction",
+    0x1B4: "tma_load", 0x1B5: "tma_store", 0x1B6: "tma_reduction", 0x1A5: "multimem", 0x1A6: "multimem",
+    0x184: "shared", 0x188: "shared", 0x18C: "shared", 0x18D: "shared", 0x03B: "matrix", 0x044: "matrix",
+    0x1BD: "async_store", 0x1BE: "async_reduction", 0x183: "local", 0x187: "local",
+    0x160: "texture", 0x163: "texture", 0x166: "texture", 0x16C: "texture",
+    0x199: "surface", 0x19D: "surface", 0x19F: "surface",
+}  # fmt: skip
 _STANDARD = {"copy": 1, "advance_pc": 2, "advance_line": 3, "set_file": 4, "const_add_pc": 8, "fixed_advance_pc": 9}
 
 
@@ -33,7 +47,10 @@ class CubinError(ValueError):
 
 @dataclass(frozen=True)
 class Function:
-    """A function as compiled: code and memory in bytes, None where the cubin does not tell; ``index`` of its symbol."""
+    """A function as compiled: code and memory in bytes, None where the cubin does not tell; ``index`` of its symbol.
+
+    ``kinds`` of instructions that access memory are in its own code, be they run or not.
+    """
 
     name: str
     index: int
@@ -41,6 +58,7 @@ class Function:
     registers: int | None = None
     shared_bytes: int = 0
     local_bytes: int | None = None
+    kinds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,13 @@ class Place:
     file: str
     line: int
     function: str | None = None
+
+
+#: Offsets in a function, rising, and the place from each of them on.
+_Places = tuple[list[int], list[Place]]
+_NOWHERE: _Places = ([], [])
+#: Offsets in the line table at which an address stands: the function that it is of, and the offset in that.
+_Sequences = dict[int, tuple[str, int]]
 
 
 class Cubin:
@@ -62,7 +87,7 @@ class Cubin:
             if elf["e_machine"] != "EM_CUDA":
                 raise CubinError("an ELF file of another machine")
             self.functions = _functions(elf)
-            self._places = _places(elf, self.functions)
+            self._lines = _section(elf, ".debug_line"), _section(elf, ".debug_str"), _relocations(elf)
         except CubinError:
             raise
         # pyelftools trusts its input: what is damaged may end in any of these.
@@ -71,10 +96,17 @@ class Cubin:
 
     def place(self, function: str, pc: int) -> Place | None:
         """Return where the instruction at ``pc`` bytes into ``function`` comes from; None when it is not known."""
-        starts, places = self._places.get(function, ([], []))
+        starts, places = self._places.get(function, _NOWHERE)
         size = self.functions[function].size if function in self.functions else 0
         at = bisect.bisect_right(starts, pc) - 1
         return places[at] if at >= 0 and pc < size else None
+
+    @cached_property
+    def _places(self) -> dict[str, _Places]:
+        try:
+            return _places(*self._lines, self.functions)
+        except (CubinError, LookupError, struct.error):  # a damaged line table tells nothing
+            return {}
 
 
 def _functions(elf: ELFFile) -> dict[str, Function]:
@@ -89,9 +121,11 @@ def _functions(elf: ELFFile) -> dict[str, Function]:
         if symbol["st_info"]["type"] == "STT_FUNC" and isinstance(symbol["st_shndx"], int):
             names[index] = symbol.name
             shared = max(sections.get(f".nv.shared.{symbol.name}", reserved) - reserved, 0)
-            functions[symbol.name] = Function(symbol.name, index, symbol["st_size"], shared_bytes=shared)
-    info = elf.get_section_by_name(".nv.info")
-    for attribute, symbol_index, value in _attributes(b"" if info is None else info.data()):
+            code = elf.get_section(symbol["st_shndx"]).data()[symbol["st_value"] :][: symbol["st_size"]]
+            functions[symbol.name] = Function(
+                symbol.name, index, symbol["st_size"], shared_bytes=shared, kinds=_kinds(code)
+            )
+    for attribute, symbol_index, value in _attributes(_section(elf, ".nv.info")):
         name = names.get(symbol_index)
         if name is None:
             continue
@@ -100,6 +134,12 @@ def _functions(elf: ELFFile) -> dict[str, Function]:
         elif attribute == _FRAME:
             functions[name] = replace(functions[name], local_bytes=value)
     return functions
+
+
+def _kinds(code: bytes) -> frozenset[str]:
+    """Return the kinds of memory instructions in ``code``; an instruction has 16 bytes."""
+    opcodes = np.unique(np.frombuffer(code, "<u8", len(code) // 16 * 2)[::2] & 0x1FF)
+    return frozenset(_KINDS[opcode] for opcode in opcodes.tolist() if opcode in _KINDS)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -117,18 +157,19 @@ def _attributes(data: bytes) -> Iterator[tuple[int, int, int]]:
             at += size
 
 
-def _places(elf: ELFFile, functions: dict[str, Function]) -> dict[str, tuple[list[int], list[Place]]]:
+def _section(elf: ELFFile, name: str) -> bytes:
+    section = elf.get_section_by_name(name)
+    return b"" if section is None else bytes(section.data())
+
+
+def _places(
+    data: bytes, strings: bytes, sequences: _Sequences, functions: Mapping[str, Function]
+) -> dict[str, _Places]:
     """Return for each function the offsets at which its place changes, rising, and the places."""
-    lines = elf.get_section_by_name(".debug_line")
-    if lines is None:
-        return {}
-    data = lines.data()
-    strings = elf.get_section_by_name(".debug_str")
-    sequences = _relocations(elf)
     found: dict[str, dict[int, Place]] = {}
     at = 0
     while at + 10 <= len(data):
-        unit = _Unit(data, at, b"" if strings is None else strings.data(), sequences)
+        unit = _Unit(data, at, strings, sequences)
         at = unit.end
         for name, offset, place in unit.rows():
             if name in functions:
@@ -136,7 +177,7 @@ def _places(elf: ELFFile, functions: dict[str, Function]) -> dict[str, tuple[lis
     return {name: (sorted(rows), [rows[offset] for offset in sorted(rows)]) for name, rows in found.items()}
 
 
-def _relocations(elf: ELFFile) -> dict[int, tuple[str, int]]:
+def _relocations(elf: ELFFile) -> _Sequences:
     """Return where addresses stand in `.debug_line`: the function that each means, and the offset in it."""
     found = {}
     for name in (".rela.debug_line", ".rel.debug_line"):
@@ -156,7 +197,7 @@ def _relocations(elf: ELFFile) -> dict[int, tuple[str, int]]:
 class _Unit:
     """One unit of `.debug_line`: DWARF 2 to 4, of 32 bits."""
 
-    def __init__(self, data: bytes, start: int, strings: bytes, sequences: dict[int, tuple[str, int]]) -> None:
+    def __init__(self, data: bytes, start: int, strings: bytes, sequences: _Sequences) -> None:
         length, version, header = struct.unpack_from("<IHI", data, start)
         self.end = start + 4 + length
         if length >= 0xFFFFFFF0 or self.end > len(data):

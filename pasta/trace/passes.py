@@ -68,6 +68,7 @@ def _manifest(
         **timing,
         "options": {**as_dict(timing.get("options")), **measured},
         "backends": {**as_dict(memory.get("backends")), **as_dict(timing.get("backends"))},
+        **{name: memory[name] for name in ("instructions",) if name in memory},
         "losses": losses,
         "passes": {
             name: asdict(matched)

@@ -79,6 +79,8 @@ class Recording:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.notes: list[str] = []
+        #: Kinds of memory instructions in the binaries of measured kernels, and how many kernels have each.
+        self.kinds: dict[str, int] = {}
         self.info = self._read_info()
         self._unread: list[tuple[int, Fault]] = []
         self.images = self._read_images()
@@ -113,8 +115,9 @@ class Recording:
                 for frame in self._in_order(table):
                     filled = attribution.fill(table.name, frame)
                     if table.name == "kernel":
-                        filled = binaries.fill_kernels(filled, lines)
+                        filled = binaries.fill_kernels(filled)
                     yield table.name, self._place(filled)
+        self.kinds = binaries.kinds()
         losses = pl.concat([losses, self._rows("loss"), self._faults(), _frame(binaries.losses, TABLES["loss"])])
         yield "loss", self._place(sort_by_start(sum_losses(losses)))
 

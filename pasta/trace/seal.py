@@ -107,6 +107,7 @@ def _seal(
             "clock": _clock(recording, tables["clock"]),
             "devices": distinct_rows(tables["device"].drop("pid", "rank", "device_id")),
             "backends": _backends(tables["process"]),
+            **({"instructions": recording.kinds} if recording.kinds else {}),
             "losses": sum_up_losses(tables["loss"]),
             "notes": recording.notes,
             "recovered": recovered,

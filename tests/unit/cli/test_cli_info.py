@@ -89,3 +89,30 @@ def test_a_manifest_of_any_shape_is_described(tmp_path: Path, value: Any) -> Non
     names = ("command", "directory", "host", "clock", "import", "merged", "options", "versions", "backends", "losses")
     told = info(tmp_path / "t.pasta", dict.fromkeys(names, value), kernel=KERNELS)
     assert json.dumps(told)
+
+
+def test_which_memory_instructions_were_counted(tmp_path: Path) -> None:
+    """Two modules: one without tma_load, which the library refused from then on. Shared memory was not asked for."""
+    logs = ["instrumented: global memcpy_async tma_load", "instrumented: global memcpy_async"]
+    build = pl.DataFrame({"pid": [1] * 3, "log": [*logs, "warnings of another compiler"]})
+    cause = "tma_load instructions cannot be patched: not supported"
+    loss = pl.DataFrame({"pid": [1], "source": ["sanitizer"], "table": ["access_object"], "cause": [cause]})
+    manifest = {
+        "options": {"memory": "objects,sites"},
+        "instructions": {"generic": 1, "global": 5, "shared": 2, "texture": 1, "tma_load": 3, "strange": "many"},
+    }
+    rows = info(tmp_path / "t.pasta", manifest, build=build, loss=loss)["instructions"]
+    assert [tuple(row.values()) for row in rows] == [
+        ("global", "yes", 2, 5, None),
+        ("memcpy_async", "yes", 2, None, None),
+        ("tma_load", "in part", 1, 3, cause),
+        ("generic", "yes", 2, 1, None),
+        ("shared", "no", 0, 2, "not asked for: --memory=shared"),
+        ("texture", "no", 0, 1, "the Sanitizer cannot patch them"),
+    ]
+
+
+def test_a_trace_of_two_passes_says_what_matched(tmp_path: Path) -> None:
+    passes = {"launches": {"both": 7, "timing_only": 0, "memory_only": 2}, "strange": [1]}
+    rows = info(tmp_path / "t.pasta", {"passes": passes}, kernel=KERNELS)["passes"]
+    assert rows == [{"what": "launches", "matched": "7 in both, 2 of the memory pass only"}]

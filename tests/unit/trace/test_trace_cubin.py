@@ -169,6 +169,7 @@ def test_sealing_says_where_instructions_come_from(tmp_path: Path, monkeypatch: 
         needs = trace.kernel.sort("launch_id").select(columns).collect().rows()
         assert needs == [(1, 10, 256, 0), (2, 10, 0, 0), (3, None, None, None)]
         assert "loss" not in trace.present
+        assert trace.manifest["instructions"] == {"global": 2, "shared": 1}  # kernels that have them
 
 
 def test_a_missing_or_strange_binary_is_a_loss(tmp_path: Path) -> None:
@@ -183,3 +184,47 @@ def test_a_missing_or_strange_binary_is_a_loss(tmp_path: Path) -> None:
         assert sorted(cause.rpartition(": ")[2] for cause in causes) == [
             "Magic number does not match", "No such file or directory", "its name is none of ours",
         ]  # fmt: skip
+
+
+# -- Kinds of instructions ---------------------------------------------------------------------------------------------
+
+#: Mnemonics of the kinds; what begins so and is not here accesses no memory (REDUX, LDGDEPBAR, TXQ, LDC).
+MNEMONICS = {
+    "global": {"LDG", "STG", "ATOMG", "RED", "REDG"}, "generic": {"LD", "ST", "ATOM"}, "memcpy_async": {"LDGSTS"},
+    "shared": {"LDS", "STS", "ATOMS"}, "local": {"LDL", "STL"}, "matrix": {"LDSM", "STSM"}, "bulk_copy": {"UBLKCP"},
+    "bulk_reduction": {"UBLKRED"}, "tma_load": {"UTMALDG"}, "tma_store": {"UTMASTG"}, "tma_reduction": {"UTMAREDG"},
+    "async_store": {"STAS"}, "async_reduction": {"REDAS"}, "multimem": {"LDGMC"},
+    "texture": {"TEX", "TLD", "TLD4", "TXD"}, "surface": {"SULD", "SUST", "SURED"},
+}  # fmt: skip
+
+
+def test_kinds_of_memory_instructions(cubin: Cubin) -> None:
+    kinds = {function.name: function.kinds for function in cubin.functions.values()}
+    assert kinds == {COPY: {"global"}, TWICE: {"global", "shared"}}
+
+
+@pytest.mark.parametrize("architecture", ["75", "80", "86", "89", "90", "100", "120"])
+def test_each_kind_is_found(tmp_path: Path, architecture: str) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    path = tmp_path / "kinds.cubin"
+    command = [nvcc, "-cubin", "-std=c++17", f"-arch=sm_{architecture}", "kinds.cu", "-o", path]
+    result = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
+    if result.returncode != 0 and "Unsupported gpu architecture" in result.stderr:
+        pytest.skip(f"this nvcc does not know sm_{architecture}")
+    assert result.returncode == 0, result.stderr
+    functions = Cubin(path.read_bytes()).functions
+    for name, function in functions.items():
+        kind = re.sub(r"(_atomic|_reduction)?_kind", "", name) if "global" in name or "shared" in name else name[:-5]
+        assert function.kinds >= ({kind} if name != "nothing" else set()), name
+    assert functions["nothing"].kinds == set()
+    assert len(functions) == (10 if architecture == "75" else 11 if int(architecture) < 90 else 20)
+    nvdisasm = binaries._nvdisasm()
+    if nvdisasm is None:
+        return
+    listing = subprocess.run([nvdisasm, "-c", path], capture_output=True, text=True, check=True).stdout
+    for section in re.split(r"\n\s*\.section\s+\.text\.", listing)[1:]:
+        name = section.partition(",")[0]
+        told = set(re.findall(r"\*/\s+(?:@!?U?P\w+ )?\s*([A-Z0-9]+)", section))
+        assert functions[name].kinds == {kind for kind, names in MNEMONICS.items() if names & told}, name
