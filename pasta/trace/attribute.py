@@ -14,6 +14,9 @@ import polars as pl
 #: Tables whose rows a call starts.
 ATTRIBUTED = frozenset({"kernel", "memcpy", "memset", "sync", "alloc", "collective"})
 
+#: Those that cannot start before that call, unless the clocks of host and device disagree.
+_LAUNCHED = ("kernel", "memcpy", "memset")
+
 _KEY = ["pid", "correlation_id"]
 _THREAD = ["pid", "thread_id"]
 
@@ -50,6 +53,7 @@ class Attribution:
         """``rows`` returns all rows of a table, times on one clock."""
         self._rows = rows
         self._calls: pl.DataFrame | None = None
+        self._early: dict[str, list[int]] = {}  # of a table: how many rows, by how much at most
 
     def fill(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
         """Return ``frame``, rows of ``table``, with the null `thread_id` and `op_id` filled where a call tells them."""
@@ -59,9 +63,25 @@ class Attribution:
         if not frame.select(needs.any()).item():
             return frame
         filled = frame.join(self.started(), on=_KEY, how="left", maintain_order="left", suffix="_call")
+        if table in _LAUNCHED:
+            self._count_early(table, filled)
         return filled.with_columns(
             pl.coalesce(name, f"{name}_call").alias(name) for name in ("thread_id", "op_id")
         ).select(frame.columns)
+
+    def notes(self) -> list[str]:
+        """Return a line for each table with rows that start before their call: they stay where they are."""
+        return [
+            f"{count} rows of {table} start before the call that launched them, by up to {most} ns: the clocks of host"
+            " and device are that far apart"
+            for table, (count, most) in self._early.items()
+        ]
+
+    def _count_early(self, table: str, filled: pl.DataFrame) -> None:
+        by = filled.select(by=pl.col("called_ns") - pl.col("start_ns")).filter(pl.col("by") > 0)["by"]
+        if len(by):
+            count, most = self._early.get(table, [0, 0])
+            self._early[table] = [count + len(by), max(most, int(by.max()))]  # type: ignore[arg-type]
 
     def started(self) -> pl.DataFrame:
         """Return what the calls tell of the work that they started: key, thread, operator and `called_ns`."""

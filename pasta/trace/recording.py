@@ -117,6 +117,7 @@ class Recording:
                     if table.name == "kernel":
                         filled = binaries.fill_kernels(filled)
                     yield table.name, self._place(filled)
+        self.notes += attribution.notes()
         self.kinds = binaries.kinds()
         losses = pl.concat([losses, self._rows("loss"), self._faults(), _frame(binaries.losses, TABLES["loss"])])
         yield "loss", self._place(sort_by_start(sum_losses(losses)))

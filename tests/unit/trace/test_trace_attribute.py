@@ -65,6 +65,18 @@ def test_kernels_get_thread_and_operator_of_their_call() -> None:
     ]
 
 
+def test_work_that_starts_before_its_call_is_counted_and_stays() -> None:
+    api = rows("api", *({"thread_id": 7, "start_ns": 100 * i, "correlation_id": i} for i in range(4)))
+    attribution = Attribution({"api": api, "op": OPS}.__getitem__)
+    starts = [5, 100, 170, 297]  # the last two 30 ns and 3 ns too early
+    kernel = rows("kernel", *({"correlation_id": i, "start_ns": start} for i, start in enumerate(starts)))
+    assert attribution.fill("kernel", kernel)["start_ns"].to_list() == starts
+    assert attribution.notes() == [
+        "2 rows of kernel start before the call that launched them, by up to 30 ns: the clocks of host and device are"
+        " that far apart"
+    ]
+
+
 def test_calls_are_not_read_when_no_row_needs_them() -> None:
     def fail(name: str) -> pl.DataFrame:
         raise AssertionError(name)
