@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import pasta
+
+# How long an example takes is the machine's affair.
+settings.register_profile("pasta", deadline=None)
+settings.load_profile("pasta")
 
 _ROOT = Path(__file__).resolve().parents[1]
 

@@ -54,7 +54,7 @@ def beside(path: Path) -> Sequence[str]:
 
 
 #: Settings of tests that import many generated files.
-MANY_FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY_FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 #: Bytes to damage: positions, taken modulo the size of the file, and the bits to flip there.
 FLIPS = st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 255)), min_size=1, max_size=30)

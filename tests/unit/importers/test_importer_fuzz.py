@@ -58,7 +58,7 @@ INSERTS = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(WORDS), st.i
 @pytest.mark.parametrize("kind", list(SAMPLES), ids=lambda kind: kind.value)
 @pytest.mark.parametrize("pack", [False, True], ids=["plain", "gzip"])
 @given(edits=EDITS | INSERTS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_damaged_files_do_not_crash(kind: Kind, pack: bool, edits: list[tuple[int, bytes, int]]) -> None:
     data = gzip.compress(SAMPLES[kind], mtime=0) if pack else SAMPLES[kind]
     for place, new, removed in edits:
@@ -76,7 +76,7 @@ def test_files_cut_anywhere_do_not_crash(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", list(SAMPLES), ids=lambda kind: kind.value)
 @given(data=st.binary(max_size=300))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_bytes_do_not_crash(kind: Kind, data: bytes) -> None:
     check(kind, data)
     check(kind, SAMPLES[kind] + data)

@@ -64,7 +64,7 @@ def elements(parsed: JsonStream[Any]) -> list[Any]:
     piece=st.integers(1, 50),
     batch=st.sampled_from([1, 16, 64, 1 << 20]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_elements_and_header_are_those_of_the_document(
     items: list[Any],
     before: dict[str, Any],
@@ -96,7 +96,7 @@ def plain(value: Any) -> Any:
 
 
 @given(items=st.lists(OBJECTS, min_size=1, max_size=8), cut=st.integers(0, 1000), batch=st.sampled_from([16, 1 << 20]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_cut_document_gives_the_elements_before_the_cut(items: list[Any], cut: int, batch: int) -> None:
     texts = [json.dumps(item) for item in items]
     text = '{"items": [' + ", ".join(texts) + "]}"
@@ -111,7 +111,7 @@ def test_a_cut_document_gives_the_elements_before_the_cut(items: list[Any], cut:
 
 
 @given(content=st.binary(max_size=200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_bytes_end_in_elements_or_an_error(content: bytes) -> None:
     for start in (b"[", b'{"items": [', b'{"items": [{"a": "'):
         elements(stream(start + content, 7))

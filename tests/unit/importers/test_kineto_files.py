@@ -117,7 +117,7 @@ def test_text_that_is_not_utf8_is_replaced(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(1, 100))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_cut_file_gives_what_was_whole_and_says_where_it_broke(
     cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

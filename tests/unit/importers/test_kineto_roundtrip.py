@@ -50,7 +50,7 @@ def events(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(generated=st.lists(events(), min_size=1, max_size=25), batch=st.sampled_from([1, 2 << 20]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_every_event_is_a_row_with_its_name_and_times(generated: list[dict[str, Any]], batch: int) -> None:
     def ns(text: str) -> int:
         return int(text.replace(".", ""))

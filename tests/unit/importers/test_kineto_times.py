@@ -15,13 +15,13 @@ SPANS = st.lists(st.tuples(st.integers(0, 92 * 86400 * 10**9), st.integers(0, 10
 
 
 @given(spans=SPANS, base=st.sampled_from([0, BASE_NS]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_times_relative_to_a_base_round_trip(spans: list[tuple[int, int]], base: int) -> None:
     check(spans, base, offset=0)
 
 
 @given(spans=SPANS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_times_at_the_scale_of_the_epoch_round_trip(spans: list[tuple[int, int]]) -> None:
     # 1.7e15 us with three decimals: a double would round to a quarter of a microsecond.
     check(spans, 0, offset=BASE_NS)

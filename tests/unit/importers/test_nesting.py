@@ -17,7 +17,7 @@ def ints(values: list[int]) -> np.ndarray:
 
 
 @given(intervals=INTERVALS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_parent_is_the_latest_opened_interval_that_is_still_open(
     intervals: list[tuple[int, int, int, bool]],
 ) -> None:
@@ -44,7 +44,7 @@ def test_the_parent_is_the_latest_opened_interval_that_is_still_open(
 
 
 @given(intervals=INTERVALS, marks=st.lists(st.booleans(), min_size=12, max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_nearest_marked_ancestor_is_found_by_walking_up(
     intervals: list[tuple[int, int, int, bool]], marks: list[bool]
 ) -> None:

@@ -215,7 +215,7 @@ def test_an_xspace_is_not_a_perfetto_trace(tmp_path: Path) -> None:
 
 
 @given(content=st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_are_fields_or_an_error(content: bytes) -> None:
     try:
         for number, value in fields(content):

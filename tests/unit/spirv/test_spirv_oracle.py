@@ -53,7 +53,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     try:
         subprocess.run([*compile, "-o", str(plugin)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("cannot build an Oclgrind plug-in")
+        pytest.skip("cannot build an Oclgrind plug-in: needs c++ and nvidia-cuda-opencl")
     drivers = folder / "icd"
     drivers.mkdir()
     driver = next(libraries.parent.parent.glob("*/.libs/liboclgrind-rt-icd*"))

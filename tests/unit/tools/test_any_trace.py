@@ -48,7 +48,7 @@ filters = st.just(Filters()) | st.builds(
     kernel=st.sampled_from([None, "f"]),
     devices=st.sampled_from([frozenset(), frozenset({0, 1, 2})]),
 )
-slow = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=10, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", registry.BUILTIN)

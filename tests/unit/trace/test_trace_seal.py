@@ -295,7 +295,7 @@ def by_column(row: Row) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", ["kernel", "range", "tensor", "access_object"])
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_any_rows_of_several_processes_survive_sealing(tmp_path_factory: Any, name: str, data: st.DataObject) -> None:
     """Every row comes out once, with its pid, its times less the anchor (here 0), whatever is in it."""
     directory = tmp_path_factory.mktemp("recording") / "t.pasta"

@@ -61,7 +61,7 @@ def test_a_chunk_knows_the_times_in_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_rows_of_any_table_round_trip(tmp_path_factory: Any, table: Table, data: st.DataObject) -> None:
     rows = data.draw(st.lists(rows_of(table), max_size=5))
     more = data.draw(st.lists(rows_of(table), min_size=1, max_size=3))
@@ -199,7 +199,7 @@ def test_a_flipped_bit_in_any_byte_loses_at_most_its_chunk(tmp_path: Path) -> No
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_garbage_around_a_chunk_is_skipped(tmp_path_factory: Any, before: bytes, after: bytes) -> None:
     data = before + shards.MAGIC + ShardEncoder().add("kernel", KERNELS).data + after
     shard = Shard(write(tmp_path_factory.mktemp("shard"), data))
@@ -213,7 +213,7 @@ def test_garbage_around_a_chunk_is_skipped(tmp_path_factory: Any, before: bytes,
     table=st.integers(0, 27),
     payload=st.binary(max_size=256),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_no_directory_makes_the_reader_fail(
     tmp_path_factory: Any, directory: list[tuple[int, int, int]], rows: int, table: int, payload: bytes
 ) -> None:
