@@ -30,6 +30,7 @@ CARRIED = ("line", "build", "loss")
 
 _GRID = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "global_x", "global_y", "global_z")
 _FACTS = ("registers", "static_shared_bytes", "dynamic_shared_bytes", "local_bytes")
+_DEEPEST = 1000
 _NOT_EQUAL = "the launches of the memory pass that made them have no equal in the timing pass"
 _NOT_REPEATED = "the program did not do the same in both passes"
 
@@ -65,8 +66,7 @@ def join(timing: Tables, memory: Tables) -> Joined:
     timing = {name: timing.get(name, empty_frame(TABLES[name])) for name in NEEDED}
     memory = {name: memory.get(name, empty_frame(TABLES[name])) for name in (*NEEDED, *CARRIED, *MEASURED)}
     pids = _processes(timing["process"], memory["process"])
-    paths: dict[tuple[int, str | None], int] = {}
-    ours, theirs = _Run(timing, None, paths), _Run(memory, pids, paths)
+    ours, theirs = _Run(timing, None), _Run(memory, pids)
 
     launches, matched_launches = _match(ours.launches(), theirs.launches(), "launch_id")
     objects, matched_objects = _match(ours.objects(), theirs.objects(), "object_id")
@@ -111,10 +111,10 @@ def _numbered(rows: pl.DataFrame, key: list[str], order: list[str], *names: str)
 class _Run:
     """The rows of one run with keys that are alike in the other: pids of the timing pass, threads and operators."""
 
-    def __init__(self, tables: Tables, pids: dict[int, int] | None, paths: dict[tuple[int, str | None], int]) -> None:
+    def __init__(self, tables: Tables, pids: dict[int, int] | None) -> None:
         self._tables, self._pids = tables, pids
         self._threads = self._thread_keys()
-        self._ops = self._op_paths(paths)
+        self._ops = self._op_paths()
 
     def launches(self) -> pl.DataFrame:
         rows = self._tables["kernel"].filter(pl.col("launch_id").is_not_null())
@@ -149,27 +149,22 @@ class _Run:
         label = pl.concat_str(pl.col("name").fill_null(""), pl.lit(" "), pl.col("_ordinal").cast(pl.String))
         return numbered.select("pid", "thread_id", pl.coalesce(main, label).alias("_thread"))
 
-    def _op_paths(self, paths: dict[tuple[int, str | None], int]) -> pl.DataFrame:
-        """Return the operators with a number for the names from the outermost one to it; ``paths`` has all numbers."""
+    def _op_paths(self) -> pl.DataFrame:
+        """Return the operators that did anything, with the names from the outermost one to each as its path."""
         used = pl.concat([self._tables[name].select("pid", "op_id") for name in ("kernel", "alloc", "tensor")])
-        wanted = set(used.drop_nulls().unique().iter_rows())
-        operators = {
-            (pid, op): (parent, name)
-            for pid, op, parent, name in self._tables["op"].select("pid", "op_id", "parent_id", "name").iter_rows()
-        }
-        known: dict[tuple[int, int], int] = {}
-        for pid, op in wanted:
-            chain: list[int] = []
-            at = op
-            while (pid, at) in operators and (pid, at) not in known and len(chain) < 10_000:
-                chain.append(at)
-                at = operators[pid, at][0]
-            path = known.get((pid, at), 0)
-            for step in reversed(chain):
-                path = paths.setdefault((path, operators[pid, step][1]), len(paths) + 1)
-                known[pid, step] = path
-        rows = [(pid, op, known[pid, op]) for pid, op in wanted if (pid, op) in known]
-        return pl.DataFrame(rows, {"pid": pl.Int32, "op_id": pl.Int64, "_path": pl.Int64}, orient="row")
+        operators = self._tables["op"].unique(["pid", "op_id"], keep="first", maintain_order=True)
+        callers = operators.select("pid", "parent_id", "name", _at="op_id")
+        level = used.drop_nulls().unique(maintain_order=True).with_columns(_at="op_id", _path=pl.lit(""))
+        done = []
+        for _ in range(_DEEPEST):  # a cycle of callers in a damaged trace must end
+            level = level.join(callers, on=["pid", "_at"], how="left", maintain_order="left")
+            outside = pl.col("name").is_null() & pl.col("parent_id").is_null()
+            done.append(level.filter(outside))
+            path = pl.concat_str(pl.col("name").fill_null(""), "_path", separator="\n")
+            level = level.filter(~outside).select("pid", "op_id", _at="parent_id", _path=path)
+            if level.is_empty():
+                break
+        return pl.concat([rows.select("pid", "op_id", "_path") for rows in (*done, level)])
 
 
 def device_tensors() -> pl.Expr:
