@@ -4,18 +4,16 @@
 
 #if __has_include(<sanitizer.h>)
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <condition_variable>
 #include <filesystem>
 #include <numeric>
 #include <thread>
 
 #include "backends/sanitizer/collector.h"
+#include "backends/torch/tensors.h"
 #include "device/nvidia/full_reducer.h"
 #include "device/nvidia/trace_writer.h"
-#include "fake_sanitizer.h"
+#include "fake_program.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
 #include "shard_rows.h"
@@ -23,75 +21,26 @@
 
 using namespace pasta;
 using sanitizer::Collector;
+using fake::allocate, fake::callback, fake::kContext, fake::kMiB, fake::launch_data, fake::release, fake::stream;
+using fake::wait_for, fake::zeroed;
 
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-const CUcontext kContext = reinterpret_cast<CUcontext>(0xc0);
-
-void callback(Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void* data) {
-  Collector::instance().on_callback(domain, id, data);
-}
-
-fake::Stream stream(int number) { return reinterpret_cast<fake::Stream>(0x500 + number); }
-
-template <class Data>
-Data zeroed() {
-  Data data;
-  std::memset(&data, 0, sizeof(data));
-  return data;
-}
-
-void memory(Sanitizer_CallbackIdResource id, uint64_t address, uint64_t bytes) {
-  auto data = zeroed<Sanitizer_ResourceMemoryData>();
-  data.address = address, data.size = bytes, data.context = kContext;
-  callback(SANITIZER_CB_DOMAIN_RESOURCE, id, &data);
-}
-void allocate(uint64_t address, uint64_t bytes) {
-  memory(SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_ALLOC, address, bytes);
-}
-void release(uint64_t address) { memory(SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_FREE, address, 0); }
-
 // One warp that loads 32 floats from `address`.
-void enqueue_kernel(fake::Stream in, void* slot, uint64_t address) {
-  std::lock_guard lock(fake::g_gpu.mutex);
-  fake::g_gpu.streams[in].push_back([=] {
-    if (slot == nullptr) return;
-    const auto& header = *static_cast<const nvidia::SlotHeader*>(slot);
-    const auto reduce =
-        header.site_capacity == 0 ? nvidia::reduce_objects : nvidia::reduce_all;  // as the patches
+fake::Kernel one_warp(uint64_t address) {
+  return [=](const nvidia::SlotHeader& slot) {
+    const auto reduce = slot.site_capacity == 0 ? nvidia::reduce_objects : nvidia::reduce_all;  // as the patches
     warp::run(0xffffffff, [&](uint32_t lane) {
-      reduce(header, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
-      if ((header.features & nvidia::kTrace) != 0) {
-        nvidia::trace_warp(header, 0xffffffff, 0x1040, nvidia::MemorySpace::global, address + lane * 4, 4,
+      reduce(slot, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
+      if ((slot.features & nvidia::kTrace) != 0) {
+        nvidia::trace_warp(slot, 0xffffffff, 0x1040, nvidia::MemorySpace::global, address + lane * 4, 4,
                            nvidia::AccessKind::load);
       }
     });
-  });
+  };
 }
 
-Sanitizer_LaunchData launch_data(fake::Stream in, const char* name) {
-  static std::atomic<uintptr_t> launches{1};
-  auto data = zeroed<Sanitizer_LaunchData>();
-  data.context = kContext, data.hStream = data.hApiStream = in, data.functionName = name;
-  data.gridDim_x = data.gridDim_y = data.gridDim_z = 1, data.blockDim_x = 32;
-  data.hLaunch = reinterpret_cast<Sanitizer_LaunchHandle>(launches.fetch_add(1));
-  return data;
-}
-
-void launch(fake::Stream in, uint64_t address, const char* name = "_Z4loadPf") {
-  const Sanitizer_LaunchData data = launch_data(in, name);
-  callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
-  enqueue_kernel(in, fake::slot_of(data.hLaunch), address);
-  callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
-}
-
-void wait_for(fake::Stream of) {
-  fake::run(of);
-  auto data = zeroed<Sanitizer_SynchronizeData>();
-  data.context = kContext, data.hStream = of;
-  callback(SANITIZER_CB_DOMAIN_SYNCHRONIZE, SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED, &data);
-}
+void launch(fake::Stream in, uint64_t address) { fake::launch(in, one_warp(address)); }
 
 int64_t sum(const Columns& columns, const char* name) {
   const auto column = columns.find(name);
@@ -102,27 +51,13 @@ size_t rows(const Columns& columns, const char* name) {
   return column == columns.end() ? 0 : column->second.size();
 }
 
-// Runs `program` in a process of its own, recorded, and `check` on the directory that it leaves.
+// Runs `program`, recorded, and `check` on the directory that it leaves.
 template <class Program, class Check>
 void recorded(const char* memory, const char* buffer, Program program, Check check) {
   std::string directory = std::filesystem::temp_directory_path() / "pasta-test-XXXXXX";
   CHECK(mkdtemp(directory.data()) != nullptr);
   const std::string output = directory + "/t.pasta";
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("PASTA_OUTPUT", output.c_str(), 1);
-    setenv("PASTA_MEMORY", memory, 1);
-    setenv("PASTA_MEMORY_BUFFER", buffer, 1);
-    setenv("PASTA_SANITIZER_PATH", "/nonexistent", 1);
-    fake::install();
-    CHECK(Collector::instance().start());
-    program();
-    pasta::flush(2'000'000'000);
-    _exit(g_failures == 0 ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  fake::record(output, memory, buffer, program);
   check(output);
   std::filesystem::remove_all(directory);
 }
@@ -192,6 +127,30 @@ void test_tensors_of_the_moment_of_the_launch() {
       });
 }
 
+// As torch's allocators report them: on a GPU they get a number, on the CPU they are no part of any launch.
+void test_torchs_tensors_are_those_of_the_launch() {
+  recorded(
+      "objects", "16M",
+      [] {
+        const auto report = [](uint64_t address, int64_t bytes, torch::Device device) {
+          torch::report_memory_usage(reinterpret_cast<void*>(address), bytes, 0, 0, device);
+        };
+        allocate(64 * kMiB, 2 * kMiB);
+        report(64 * kMiB, 512, {1, 0});
+        report(32 * kMiB, 512, {0, -1});
+        launch(stream(1), 64 * kMiB);
+        report(64 * kMiB, -512, {1, 0});
+        launch(stream(1), 64 * kMiB);
+        wait_for(stream(1));
+      },
+      [](const std::string& output) {
+        const std::vector<int64_t> tensors = read_table(output, TableId::tensor)["tensor_id"];
+        CHECK(tensors.size() == 3 && tensors[0] != kNullI64 && tensors[1] == kNullI64 && tensors[2] == tensors[0]);
+        const std::vector<int64_t> accessed = read_table(output, TableId::access_object)["tensor_id"];
+        CHECK(accessed.size() == 2 && accessed[0] == tensors[0] && accessed[1] == kNullI64);
+      });
+}
+
 // Far more launches than slots, and no synchronisation of the program's own.
 void test_slots_are_used_again() {
   recorded(
@@ -249,7 +208,7 @@ void test_graph_nodes_wait_for_their_graph() {
             slots.push_back(fake::slot_of(data.launchData.hLaunch));
           }
           std::thread([] { wait_for(stream(1)); }).join();  // another thread's wait ends before the graph begins
-          for (void* slot : slots) enqueue_kernel(stream(1), slot, 64 * kMiB);
+          for (void* slot : slots) fake::enqueue(stream(1), slot, one_warp(64 * kMiB));
           const auto end = zeroed<Sanitizer_GraphLaunchData>();
           callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &end);
         }
@@ -365,7 +324,7 @@ void test_binaries_of_measured_kernels_are_left_beside_the_shards() {
           Sanitizer_LaunchData data = launch_data(stream(1), number == 1 ? "_Z4loadPf" : "plain");
           data.module = reinterpret_cast<CUmodule>(number), data.function = reinterpret_cast<CUfunction>(number);
           callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
-          enqueue_kernel(stream(1), fake::slot_of(data.hLaunch), 64 * kMiB);
+          fake::enqueue(stream(1), fake::slot_of(data.hLaunch), one_warp(64 * kMiB));
           callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
         }
         wait_for(stream(1));
@@ -391,6 +350,7 @@ int main() {
   test_binaries_of_measured_kernels_are_left_beside_the_shards();
   test_launches_in_two_streams();
   test_tensors_of_the_moment_of_the_launch();
+  test_torchs_tensors_are_those_of_the_launch();
   test_slots_are_used_again();
   test_trace_keeps_each_access();
   test_graph_nodes_wait_for_their_graph();
