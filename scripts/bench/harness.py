@@ -92,11 +92,14 @@ def run_interleaved(
             output, errors, wrong = run_limited(
                 [*variant.prefix, *command, *told, *variant.arguments], environment(variant), variant.timeout_s
             )
-            if wrong:
-                print(f"{variant.name} {wrong}:\n{errors[-1500:]}", file=sys.stderr)
             measured = [json.loads(line) for line in output.splitlines() if line.startswith('{"workload"')]
             if measured and variant.analyse is not None:
-                add_analysis(measured, variant.analyse)
+                try:
+                    add_analysis(measured, variant.analyse)
+                except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                    measured, wrong, errors = [], "was not analysed", str(error)
+            if wrong:
+                print(f"{variant.name} {wrong}:\n{errors[-1500:]}", file=sys.stderr)
             for row in measured:
                 entry = samples.setdefault((row["workload"], variant.name), Samples(row["unit"]))
                 entry.unit = row["unit"]
@@ -109,9 +112,12 @@ def run_interleaved(
             for workload in chosen:
                 if workload not in names:
                     samples.setdefault((workload, variant.name), Samples("")).note = wrong or "was not measured"
-            print(
-                f"[{repetition + 1}/{repetitions}] {variant.name:24} {time.monotonic() - began:6.1f} s", file=sys.stderr
+            took = f"[{repetition + 1}/{repetitions}] {variant.name:24} {time.monotonic() - began:6.1f} s"
+            medians = (
+                f"{name} {statistics.median(row['value'] for row in measured if row['workload'] == name):.4g}"
+                for name in sorted(names)
             )
+            print(f"{took}  {', '.join(medians)}", file=sys.stderr, flush=True)
     return samples
 
 

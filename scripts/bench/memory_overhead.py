@@ -76,7 +76,7 @@ def variants(folder: Path, options: argparse.Namespace) -> list[Variant]:
 
     def analyse() -> None:
         command = [*PASTA, "analyze", "-t", "workingset", "--from", "trace", str(folder / "trace-cpu.pasta")]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=options.timeout)
 
     found[-1].analyse = analyse
     if options.accelprof is not None:
