@@ -223,7 +223,7 @@ def test_ncu_counts_the_same(calls: Calls, counted: list[dict[str, str]], name: 
     for kernel in call.kernels.iter_rows(named=True):
         row = counted[launches.index(kernel["launch_id"])]
         message = f"{kernel['name']}\n{row}\n{sites.filter(pl.col('launch_id') == kernel['launch_id'])}"
-        assert row["Kernel Name"].split("(")[0].split("<")[0] in kernel["name"], message
+        assert re.split("[(<]", row["Kernel Name"])[0].removeprefix("void ") in kernel["name"], message
         if row.get(THREADS, "n/a") in ("", "n/a"):
             pytest.skip(f"no {THREADS} here")
         threads, warps = instances(row[THREADS]), instances(row[WARPS])
