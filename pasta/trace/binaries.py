@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
@@ -25,8 +26,9 @@ from pasta.trace.cubin import Cubin, CubinError, Function
 _SYMBOL = pl.coalesce("mangled", "name")
 _NAME = re.compile(r"cubin-[0-9a-f]{1,40}", re.ASCII)
 _MAX_BYTES = 1 << 30
-#: How long nvdisasm may take for the kernels of one binary.
-_DISASSEMBLY_SECONDS = 30.0
+#: How long nvdisasm may take for a whole recording.
+_DISASSEMBLY_SECONDS = 60.0
+_SECTION = re.compile(r'\s*\.section\s+\.text\.([^,"]+),')
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(\S.*?)\s*;")
 
 
@@ -49,11 +51,13 @@ class Binaries:
         if wanted.is_empty():
             return lines
         found = []
+        deadline = time.monotonic() + _DISASSEMBLY_SECONDS
         for (binary,), rows in wanted.group_by("binary", maintain_order=True):
             cubin = self._cubin(str(binary))
             if cubin is None:
                 continue
-            texts = disassemble(self._directory / str(binary), cubin, rows["symbol"].unique(maintain_order=True))
+            symbols = rows["symbol"].unique(maintain_order=True)
+            texts = disassemble(self._directory / str(binary), cubin, symbols, deadline - time.monotonic())
             for pid, site_id, _, symbol, pc in rows.iter_rows():
                 place = cubin.place(symbol, pc)
                 where = (None, None, None) if place is None else (place.file, place.line, _readable(place.function))
@@ -113,24 +117,27 @@ class Binaries:
         return Cubin(path.read_bytes())
 
 
-def disassemble(path: Path, cubin: Cubin, symbols: Iterable[str]) -> dict[tuple[str, int], str]:
-    """Return the instructions of functions of the cubin in ``path``, by symbol and offset; none without nvdisasm."""
+def disassemble(path: Path, cubin: Cubin, symbols: Iterable[str], seconds: float) -> dict[tuple[str, int], str]:
+    """Return the instructions of functions of the cubin in ``path``, by symbol and offset.
+
+    None without nvdisasm, or when it takes longer than ``seconds``.
+    """
     program = _nvdisasm()
-    if program is None:
+    indices = [str(cubin.functions[symbol].index) for symbol in symbols if symbol in cubin.functions]
+    if program is None or not indices or seconds <= 0:
+        return {}
+    command = [program, "-c", "-fun", ",".join(indices), str(path)]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except (OSError, subprocess.SubprocessError, UnicodeError):
         return {}
     texts: dict[tuple[str, int], str] = {}
-    for symbol in symbols:
-        function = cubin.functions.get(symbol)
-        if function is None:
-            continue
-        command = [program, "-c", "-fun", str(function.index), str(path)]
-        try:
-            result = subprocess.run(command, capture_output=True, text=True, timeout=_DISASSEMBLY_SECONDS)
-        except (OSError, subprocess.SubprocessError, UnicodeError):
-            break
-        for match in map(_INSTRUCTION.match, result.stdout.splitlines()):
-            if match:
-                texts[symbol, int(match[1], 16)] = re.sub(r"\s+", " ", match[2])
+    function = ""
+    for line in result.stdout.splitlines():
+        if section := _SECTION.match(line):
+            function = section[1]
+        elif instruction := _INSTRUCTION.match(line):
+            texts[function, int(instruction[1], 16)] = re.sub(r"\s+", " ", instruction[2])
     return texts
 
 

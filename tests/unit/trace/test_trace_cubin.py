@@ -133,10 +133,14 @@ def listed_lines(nvdisasm: str, path: Path) -> dict[str, dict[int, int]]:
 def test_disassembly_names_instructions(cubin: Cubin) -> None:
     if binaries._nvdisasm() is None:
         pytest.skip("no nvdisasm")
-    texts = disassemble(CUBIN, cubin, [TWICE])
+    texts = disassemble(CUBIN, cubin, [TWICE, "nobody"], 60)
     assert texts[TWICE, 0x90] == "LDG.E R2, desc[UR6][R2.64]"
     assert texts[TWICE, 0x1B0] == "STG.E desc[UR6][R2.64], R7"
     assert {symbol for symbol, _ in texts} == {TWICE}
+    both = disassemble(CUBIN, cubin, [TWICE, COPY], 60)
+    assert both.items() >= texts.items()
+    assert both[COPY, 0x90] == "LDG.E R3, desc[UR4][R2.64]"
+    assert disassemble(CUBIN, cubin, [TWICE], 0) == {}
 
 
 # -- Sealing -----------------------------------------------------------------------------------------------------------
