@@ -19,14 +19,14 @@ from typing import Any
 
 import torch
 
-SECONDS = 2.0  # that a workload is repeated for at most
+SECONDS = 1.0  # that a workload is repeated for at most
 
 
 @dataclass
 class Work:
-    """``run`` does ``units`` units of work; what is measured is a unit's time."""
+    """``run(n)`` does n units of work. A measurement is a unit's time, of ``units`` one after the other."""
 
-    run: Callable[[], None]
+    run: Callable[[int], None]
     units: int = 1
     unit: str = "ms/step"
 
@@ -35,20 +35,20 @@ def launch_loop() -> Work:
     """5,000 tiny kernels, back to back: what instrumenting costs a launch."""
     x = torch.randn(1024)
 
-    def run() -> None:
+    def run(count: int) -> None:
         y = x
-        for _ in range(5_000):
+        for _ in range(count):
             y = y + 1
 
     return Work(run, 5_000, "us/launch")
 
 
-def steps(model: torch.nn.Module, loss: Callable[[], torch.Tensor], train: bool, count: int = 1) -> Work:
-    """Inference, or forward, backward and optimizer, ``count`` times."""
+def steps(model: torch.nn.Module, loss: Callable[[], torch.Tensor], train: bool, units: int = 1) -> Work:
+    """Inference, or forward, backward and optimizer."""
     model.train(train)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
-    def run() -> None:
+    def run(count: int) -> None:
         for _ in range(count):
             if train:
                 optimizer.zero_grad()
@@ -58,21 +58,21 @@ def steps(model: torch.nn.Module, loss: Callable[[], torch.Tensor], train: bool,
                 with torch.no_grad():
                     loss()
 
-    return Work(run, count)
+    return Work(run, units)
 
 
-def vision(name: str, train: bool, batch: int = 8, pixels: int = 224, count: int = 1) -> Work:
+def vision(name: str, train: bool, batch: int = 8, pixels: int = 224, units: int = 1) -> Work:
     """A torchvision network on square images."""
     import torchvision
 
     model = getattr(torchvision.models, name)()
     images, labels = torch.randn(batch, 3, pixels, pixels), torch.randint(1000, (batch,))
-    return steps(model, lambda: torch.nn.functional.cross_entropy(model(images), labels), train, count)
+    return steps(model, lambda: torch.nn.functional.cross_entropy(model(images), labels), train, units)
 
 
-def language(model: Any, tokens: torch.Tensor, train: bool, count: int = 1) -> Work:
+def language(model: Any, tokens: torch.Tensor, train: bool, units: int = 1) -> Work:
     """A transformer on random tokens."""
-    return steps(model, lambda: model(input_ids=tokens, labels=tokens).loss, train, count)
+    return steps(model, lambda: model(input_ids=tokens, labels=tokens).loss, train, units)
 
 
 def bert(train: bool) -> Work:
@@ -82,11 +82,11 @@ def bert(train: bool) -> Work:
     return language(BertForMaskedLM(BertConfig()), torch.randint(30_000, (8, 128)), train)
 
 
-def gpt2(train: bool, count: int = 1) -> Work:
+def gpt2(train: bool, units: int = 1) -> Work:
     """GPT-2 small, batch 4 of 256 tokens."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return language(GPT2LMHeadModel(GPT2Config()), torch.randint(50_257, (4, 256)), train, count)
+    return language(GPT2LMHeadModel(GPT2Config()), torch.randint(50_257, (4, 256)), train, units)
 
 
 def whisper(train: bool) -> Work:
@@ -116,7 +116,7 @@ WORKLOADS: dict[str, Callable[[], Work]] = {
     "whisper": lambda: whisper(False),
     "whisper_train": lambda: whisper(True),
     # What sampling is for: measured once a process, because only then are the first launches among what is measured.
-    "resnet18_train_50": lambda: vision("resnet18", True, 32, count=50),
+    "resnet18_train_50": lambda: vision("resnet18", True, 32, units=50),
     "gpt2_train_50": lambda: gpt2(True, 50),
     # Small enough for a CPU to analyse every access.
     "resnet18_small": lambda: vision("resnet18", False, 1, 64),
@@ -135,13 +135,13 @@ def measure(name: str, device: str, repeat: int) -> None:
     annotate.stop()
     with torch.device(device):
         work = WORKLOADS[name]()
-    work.run()
+    work.run(1)
     wait()
     annotate.start()
     began = time.perf_counter()
     for _ in range(1 if name.endswith("_50") else repeat):
         start = time.perf_counter()
-        work.run()
+        work.run(work.units)
         wait()
         end = time.perf_counter()
         value = (end - start) * (1e6 if work.unit.startswith("us") else 1e3) / work.units
