@@ -9,10 +9,12 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +218,53 @@ def fork(device: Device) -> Any:
     return [*seen, device.digest(a)]
 
 
+#: Kernels that pasta or the compiler library does not take, each with its options.
+UNUSUAL = {
+    # Its SPIR-V needs an extension.
+    "block_read": (
+        "kernel void add(global uint *a) { uint old = intel_sub_group_block_read(a); a[get_global_id(0)] = old + 1; }",
+        "",
+    ),
+    # The compiler library crashes over it.
+    "assembly": ('kernel void add(global int *a) { __asm__ volatile ("nop"); a[get_global_id(0)] += 1; }', ""),
+    "enqueues": (
+        """kernel void add(global int *a) {
+             a[get_global_id(0)] += 1;
+             if (a[0] < 0)
+               enqueue_kernel(get_default_queue(), CLK_ENQUEUE_FLAGS_NO_WAIT, ndrange_1D(1), ^{ a[0] = 1; });
+           }""",
+        "-cl-std=CL2.0",
+    ),
+}
+
+
+def unusual(device: Device, name: str) -> Any:
+    source, options = UNUSUAL[name]
+    a = device.buffer(np.full(N, 7, np.int32))
+    cl.Kernel(cl.Program(device.context, source).build(options), "add")(device.queue, (N,), (16,), a)
+    return device.digest(a)
+
+
+def children(device: Device) -> Any:
+    """Processes that pasta starts are nobody's children: a program that waits for its own sees none of them."""
+    died = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: died.append(number))
+    digest = launch(device, device.kernel("increment"))
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        return [digest, died, sorted(os.listdir("/proc/self/fd"))[:3]]
+    return "a child"
+
+
 CASES: dict[str, Callable[[Device], Any]] = {
     case.__name__: case
     for case in (
         linked, library, linked_options, linked_binary, variables, il, constants, sub_devices, all_kernels, information,
-        fork,
+        fork, children,
     )
 }  # fmt: skip
+CASES |= {name: partial(unusual, name=name) for name in UNUSUAL}
 
 if __name__ == "__main__":
     print(json.dumps(CASES[sys.argv[2]](Device(sys.argv[1]))))

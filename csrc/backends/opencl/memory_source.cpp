@@ -3,36 +3,24 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <mutex>
 #include <sstream>
 #include <string_view>
 
 #include "backends/opencl/dispatch.h"
 #include "backends/opencl/normalize.h"
 #include "backends/opencl/query.h"
-#include "device/opencl/frontend.h"
+#include "device/opencl/compiler_process.h"
 #include "device/opencl/spirv/link.h"
 
 namespace pasta::opencl {
 namespace {
 
-// Folder of the device's driver, whose wheel may bring the compiler along. An OpenCL object begins
-// with the address of its driver's table of functions (cl_khr_icd).
-std::string driver_folder(cl_device_id device) {
-  void* const function = **reinterpret_cast<void***>(device);
+// Folder of the library that a function is in.
+std::string folder_of(const void* function) {
   Dl_info info;
   if (function == nullptr || dladdr(function, &info) == 0 || info.dli_fname == nullptr) return ".";
   const std::string path = info.dli_fname;
   return path.substr(0, path.rfind('/'));
-}
-
-// The compiler of this process; null with `*why`.
-const memory::FrontEnd* front_end(cl_device_id device, std::string* why) {
-  static std::mutex mutex;
-  static const memory::FrontEnd* found = nullptr;
-  std::lock_guard lock(mutex);
-  if (found == nullptr) found = memory::FrontEnd::find({driver_folder(device)}, why).release();
-  return found;
 }
 
 // "OpenCL C 3.0" -> 300; the compilers know these three.
@@ -93,25 +81,26 @@ std::vector<uint32_t> words_of(const ProgramPart& part, cl_device_id device, Unm
             "let the program build its kernels from source, without a cache"};
     return {};
   }
-  std::string no_compiler;
-  const memory::FrontEnd* const compiler = front_end(device, &no_compiler);
-  if (compiler == nullptr) {
-    *why = {no_compiler,
-            "pip install 'pasta[cpu]', or apt install libopencl-clang14, or set "
-            "PASTA_OPENCL_CLANG to the library"};
-    return {};
-  }
   memory::CompileRequest request;
   request.source = part.source;
   request.options = part.options;
   request.headers = part.headers;
   request.device_extensions = device_text(device, CL_DEVICE_EXTENSIONS);
   request.device_c_version = c_version(device);
-  memory::CompileResult compiled = compiler->compile(request);
-  if (compiled.words.empty()) {
+  const std::string executable =
+      folder_of(reinterpret_cast<const void*>(&words_of)) + "/pasta-opencl-compiler";
+  // The driver's wheel may bring the compiler along. An OpenCL object begins with the address of its
+  // driver's table of functions (cl_khr_icd).
+  memory::CompileResult compiled =
+      memory::compile_apart(executable, request, {folder_of(**reinterpret_cast<void***>(device))});
+  if (!compiled.has_compiler) {
+    *why = {compiled.log,
+            "pip install 'pasta[cpu]', or apt install libopencl-clang14, or set "
+            "PASTA_OPENCL_CLANG to the library"};
+  } else if (compiled.words.empty()) {
     *why = {"the program could not be compiled to SPIR-V: " + compiled.log.substr(0, kLogBytes), ""};
   }
-  return std::move(compiled.words);
+  return compiled.words;
 }
 
 std::string source_of(cl_program program) {

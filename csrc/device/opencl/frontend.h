@@ -27,6 +27,7 @@ struct CompileRequest {
 struct CompileResult {
   std::vector<uint32_t> words;  // SPIR-V; empty: it failed
   std::string log;              // of the compiler, or why there is none
+  bool has_compiler = true;     // false: there is no library
 };
 
 class FrontEnd {
