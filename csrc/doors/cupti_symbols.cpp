@@ -113,8 +113,7 @@ PASTA_EXPORT CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t enable, CUpti_Sub
                                                       CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   if (ours() && subscriber == Collector::instance().subscriber()) {
     Client::instance().want_callback(domain, id, enable != 0);
-    const bool needed = domain == CUPTI_CB_DOMAIN_RESOURCE && id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED;
-    if (needed && enable == 0) return CUPTI_SUCCESS;
+    if (enable == 0 && Collector::needs_callback(domain, id)) return CUPTI_SUCCESS;
     return pasta::cupti::library().call.cuptiEnableCallback(enable, subscriber, domain, id);
   }
   FORWARD(cuptiEnableCallback, enable, subscriber, domain, id);
@@ -127,9 +126,7 @@ PASTA_EXPORT CUptiResult CUPTIAPI cuptiEnableDomain(uint32_t enable, CUpti_Subsc
   const CUptiResult result = real(enable, subscriber, domain);
   if (ours() && subscriber == Collector::instance().subscriber()) {
     Client::instance().want_domain(domain, enable != 0);
-    if (enable == 0 && domain == CUPTI_CB_DOMAIN_RESOURCE) {
-      pasta::cupti::library().call.cuptiEnableCallback(1, subscriber, domain, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
-    }
+    if (enable == 0) Collector::instance().enable_callbacks();
   }
   return result;
 }

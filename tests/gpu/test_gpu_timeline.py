@@ -16,6 +16,7 @@ MIB = 1 << 20
 
 
 def traced(program: Path, mode: str, tmp_path: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    tmp_path.mkdir(exist_ok=True)
     output = tmp_path / "t.pasta"
     return record([program, mode], output, options), output
 
@@ -160,6 +161,13 @@ def test_killed_program_leaves_all_but_the_last_second(timeline: Path, tmp_path:
     assert isinstance(end, int)
     assert end - kernel["end_ns"].max() < 1_000_000_000  # type: ignore[operator]
     assert kernel.height > 100_000
+
+
+def test_between_the_profiler_calls(timeline: Path, tmp_path: Path) -> None:
+    _, output = traced(timeline, "profiled", tmp_path, "--capture-range=cudaProfilerApi")
+    assert table(output, "kernel").height == 20
+    _, everything = traced(timeline, "profiled", tmp_path / "all")
+    assert table(everything, "kernel").height == 60
 
 
 def test_selected_kernels_only(timeline: Path, tmp_path: Path) -> None:

@@ -60,3 +60,22 @@ torch.cuda.synchronize()
     assert {"aten::mm", "aten::sum"} <= set(owned["op"])
     cuda = tensor.filter(pl.col("device_type") == "cuda")
     assert cuda.filter(pl.col("action") == "alloc").height >= 15
+
+
+@pytest.mark.parametrize("enter", ["pasta.range('step')", "torch.cuda.nvtx.range('step')"])
+def test_kernels_of_a_range(enter: str, tmp_path: Path) -> None:
+    """What is launched inside is recorded though it may run, and is read, after the range."""
+    code = f"""
+import pasta, torch
+x = torch.zeros(1024, device="cuda")
+for _ in range(10): x += 1
+torch.cuda.synchronize()
+with {enter}:
+    for _ in range(2000): x += 1
+for _ in range(30): x += 1
+print(float(x[0]))
+"""
+    result = record_python(code, tmp_path / "t.pasta", ("-c", "range", "-p", "step"))
+    assert (result.returncode, result.stdout) == (0, "2040.0\n"), result.stderr
+    with Trace.open(tmp_path / "t.pasta") as trace:
+        assert trace.kernel.filter(pl.col("name").str.contains("CUDAFunctorOnSelf_add")).collect().height == 2000

@@ -94,6 +94,18 @@ def test_selection(stub: Stub, program: Path, tmp_path: Path) -> None:
     assert (rows(output, "memcpy").height, rows(output, "api").height) == (0, 0)
 
 
+def test_the_profiler_calls_select_kernels(stub: Stub, program: Path, tmp_path: Path) -> None:
+    command: list[str | Path] = [program, "profiled", "20", "launches", "30"]
+    stub.record(command, tmp_path / "part.pasta", "--capture-range=cudaProfilerApi")
+    part = rows(tmp_path / "part.pasta", "kernel")
+    assert part.select("grid_x").unique().rows() == [(1,)]
+    assert part.height == 20
+    assert rows(tmp_path / "part.pasta", "alloc").height == 2  # where memory is, is always known
+    # Without the option they mean nothing.
+    stub.record(command, tmp_path / "all.pasta")
+    assert rows(tmp_path / "all.pasta", "kernel").height == 50
+
+
 def test_launches_by_number(stub: Stub, program: Path, tmp_path: Path) -> None:
     output = tmp_path / "t.pasta"
     window = {"PASTA_START_LAUNCH": "10", "PASTA_END_LAUNCH": "15"}

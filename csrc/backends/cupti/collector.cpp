@@ -33,6 +33,7 @@ struct BufferCallbacks {
   static void CUPTIAPI callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                                 const void* data) {
     if (domain == CUPTI_CB_DOMAIN_RESOURCE) Collector::instance().on_resource(id, data);
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API) Collector::instance().on_driver_call(id, data);
     Client::instance().forward(domain, id, data);
   }
 };
@@ -70,6 +71,22 @@ bool whole_graphs() {
   }();
   return whole;
 }
+
+bool captures_profiler_range() {
+  static const bool captures = [] {
+    const char* const range = std::getenv("PASTA_CAPTURE_RANGE");
+    return range != nullptr && std::string_view(range) == "cudaProfilerApi";
+  }();
+  return captures;
+}
+
+struct Callback {
+  CUpti_CallbackDomain domain;
+  CUpti_CallbackId id;
+};
+constexpr Callback kCallbacks[] = {{CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED},
+                                   {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuProfilerStart},
+                                   {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuProfilerStop}};
 
 const Backend kBackend = {
     "cupti",
@@ -109,7 +126,7 @@ bool Collector::start() {
     fail("", describe(result), remedy(result));
     return false;
   }
-  cupti.call.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
+  enable_callbacks();
   // OS thread ids, as everywhere in a trace, instead of pthread handles.
   if (cupti.call.cuptiSetThreadIdType != nullptr) {
     cupti.call.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
@@ -234,6 +251,28 @@ CUptiResult Collector::client_changed_call(CUpti_ActivityKind kind, CUpti_Callba
   const auto enable = kind == CUPTI_ACTIVITY_KIND_DRIVER ? call.cuptiActivityEnableDriverApi
                                                          : call.cuptiActivityEnableRuntimeApi;
   return enable == nullptr ? CUPTI_ERROR_NOT_SUPPORTED : enable(id, wanted ? 1 : 0);
+}
+
+bool Collector::needs_callback(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  for (const Callback& callback : kCallbacks) {
+    if (callback.domain != domain || callback.id != id) continue;
+    return domain != CUPTI_CB_DOMAIN_DRIVER_API || captures_profiler_range();
+  }
+  return false;
+}
+
+void Collector::enable_callbacks() {
+  for (const Callback& callback : kCallbacks) {
+    if (!needs_callback(callback.domain, callback.id)) continue;
+    library().call.cuptiEnableCallback(1, subscriber_, callback.domain, callback.id);
+  }
+}
+
+void Collector::on_driver_call(CUpti_CallbackId id, const void* data) {
+  if (!captures_profiler_range()) return;  // the program's own callbacks
+  const auto site = static_cast<const CUpti_CallbackData*>(data)->callbackSite;
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart && site == CUPTI_API_EXIT) collection_start();
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop && site == CUPTI_API_ENTER) collection_stop();
 }
 
 void Collector::on_resource(CUpti_CallbackId id, const void* data) {

@@ -43,6 +43,11 @@ class Collector {
   }
 
   void on_resource(CUpti_CallbackId id, const void* data);
+  // cuProfilerStart and cuProfilerStop, which open and close --capture-range=cudaProfilerApi.
+  void on_driver_call(CUpti_CallbackId id, const void* data);
+  // The callbacks that pasta needs, whatever the program's own use of CUPTI switches off.
+  static bool needs_callback(CUpti_CallbackDomain domain, CUpti_CallbackId id);
+  void enable_callbacks();
   CUpti_SubscriberHandle subscriber() const { return subscriber_; }
 
  private:

@@ -1,5 +1,6 @@
 // Known numbers of everything: timeline MODE. The tests state what each mode must leave in a trace.
 #include <cuda.h>
+#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
 #include <csignal>
@@ -170,6 +171,18 @@ int faults() {
   return 3;
 }
 
+// 10 launches, 20 between cudaProfilerStart and cudaProfilerStop, 30 launches.
+int profiled() {
+  Vectors v;
+  for (int i = 0; i < 60; ++i) {
+    if (i == 10) CHECK(cudaProfilerStart());
+    if (i == 30) CHECK(cudaProfilerStop());
+    v.launch();
+  }
+  CHECK(cudaDeviceSynchronize());
+  return 0;
+}
+
 // 3 objects of 1 MiB from the device's memory pool, given back to it.
 int pool() {
   constexpr size_t kBytes = 1 << 20;
@@ -212,7 +225,7 @@ int main(int argc, char** argv) {
   const Mode modes[] = {{"launches", launches}, {"graph", graph},     {"threads", threads},
                         {"contexts", contexts}, {"managed", managed}, {"leave", leave},
                         {"forever", forever},   {"forks", forks},     {"faults", faults},
-                        {"pool", pool},         {"peers", peers}};
+                        {"pool", pool},         {"peers", peers},     {"profiled", profiled}};
   for (const Mode& mode : modes) {
     if (argc > 1 && std::strcmp(argv[1], mode.name) == 0) return mode.run();
   }

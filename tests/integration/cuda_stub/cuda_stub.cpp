@@ -41,7 +41,7 @@ constexpr const char* kNames[kCalls] = {"INVALID",           "cuMemAlloc_v2",  "
 
 std::mutex g_mutex;
 CUpti_CallbackFunc g_callback = nullptr;
-bool g_context_callback = false;
+bool g_context_callback = false, g_profiler_callbacks = false;
 CUpti_BuffersCallbackRequestFunc g_request = nullptr;
 CUpti_BuffersCallbackCompleteFunc g_complete = nullptr;
 std::set<int> g_kinds;
@@ -250,6 +250,25 @@ EXPORT CUresult cuLaunchKernel(CUfunction, unsigned gx, unsigned gy, unsigned gz
   return CUDA_SUCCESS;
 }
 
+void profiler_call(CUpti_CallbackId id) {
+  if (g_callback == nullptr || !g_profiler_callbacks) return;
+  CUpti_CallbackData data{};
+  for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+    data.callbackSite = site;
+    g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+  }
+}
+
+EXPORT CUresult cuProfilerStart() {
+  profiler_call(CUPTI_DRIVER_TRACE_CBID_cuProfilerStart);
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuProfilerStop() {
+  profiler_call(CUPTI_DRIVER_TRACE_CBID_cuProfilerStop);
+  return CUDA_SUCCESS;
+}
+
 // A graph of 4 kernels: one record for the whole where a client asked for these, else one for each node.
 EXPORT CUresult cuGraphLaunch(CUgraphExec, CUstream) {
   CallScope call(kGraphLaunch);
@@ -304,6 +323,7 @@ EXPORT CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti
 EXPORT CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain,
                                                 CUpti_CallbackId id) {
   if (domain == CUPTI_CB_DOMAIN_RESOURCE && id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) g_context_callback = on != 0;
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API) g_profiler_callbacks = on != 0;
   return CUPTI_SUCCESS;
 }
 

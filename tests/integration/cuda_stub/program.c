@@ -1,5 +1,5 @@
-/* program [launches N] [copies N] [graphs N] [waits N]: N launches of 4096 x 256, N copies of 4096 bytes up, N graph
-   launches, N waits by the runtime; always one buffer of 1 MiB, one fill of 512 bytes and one wait by the driver. Errors are
+/* program [launches N] [copies N] [graphs N] [waits N] [profiled N]: N launches of 4096 x 256, N copies of 4096 bytes up, N
+   graph launches, N waits by the runtime, N launches between cuProfilerStart and cuProfilerStop; always one buffer of 1 MiB, one fill of 512 bytes and one wait by the driver. Errors are
    the program's own: told and exit 1. */
 #include <cuda.h>
 #include <stdio.h>
@@ -16,6 +16,8 @@
   } while (0)
 
 int cudaDeviceSynchronize(void);
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
 
 static int count(int argc, char** argv, const char* name) {
   for (int i = 1; i + 1 < argc; ++i) {
@@ -35,6 +37,11 @@ int main(int argc, char** argv) {
   CHECK(cuMemAlloc(&memory, 1 << 20));
   CHECK(cuMemsetD8(memory, 7, 512));
   for (int i = 0; i < count(argc, argv, "copies"); ++i) CHECK(cuMemcpyHtoD(memory, host, sizeof(host)));
+  for (int i = 0; i < count(argc, argv, "profiled"); ++i) {
+    if (i == 0) cuProfilerStart();
+    CHECK(cuLaunchKernel(NULL, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+    if (i + 1 == count(argc, argv, "profiled")) cuProfilerStop();
+  }
   for (int i = 0; i < count(argc, argv, "launches"); ++i) {
     CHECK(cuCtxGetDevice(&device)); /* what nobody wants to see */
     CHECK(cuLaunchKernel(NULL, 4096, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
