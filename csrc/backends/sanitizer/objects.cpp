@@ -15,30 +15,34 @@ uint64_t blocks(const nvidia::Range& range) {
   return (range.end - range.begin + (uint64_t{1} << nvidia::kBlockShift) - 1) >> nvidia::kBlockShift;
 }
 
+// Of the ranges that are tracked, until at least `excess` words are saved.
+void leave_out_largest(const Snapshot& snapshot, uint64_t excess, std::vector<bool>& tracked) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < tracked.size(); ++i) {
+    if (tracked[i]) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return words(snapshot.ranges[a]) > words(snapshot.ranges[b]);
+  });
+  uint64_t saved = 0;
+  for (size_t i = 0; i < order.size() && saved < excess; ++i) {
+    saved += words(snapshot.ranges[order[i]]);
+    tracked[order[i]] = false;
+  }
+}
+
 // Gives bitmaps to the ranges, smallest first, as long as they fit. Reservations get none: they are as large as the
 // address space allows, and most of them is never used.
 void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t max_words) {
   std::vector<bool> tracked(snapshot.ranges.size());
-  std::vector<size_t> order;
   uint64_t wanted = 0;
-  for (size_t i = 0; i < snapshot.ranges.size(); ++i) {
-    if (reserved[i] && snapshot.pieces[i].tensor_id == kNullI64) continue;
-    order.push_back(i);
-    wanted += words(snapshot.ranges[i]);
+  for (size_t i = 0; i < tracked.size(); ++i) {
+    tracked[i] = !reserved[i] || snapshot.pieces[i].tensor_id != kNullI64;
+    if (tracked[i]) wanted += words(snapshot.ranges[i]);
   }
   if (wanted > max_words) {
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return words(snapshot.ranges[a]) < words(snapshot.ranges[b]);
-    });
-  }
-  uint64_t used = 0;
-  for (const size_t i : order) {
-    used += words(snapshot.ranges[i]);
-    if (used > max_words) {
-      snapshot.pages_left_out = true;
-      break;
-    }
-    tracked[i] = true;
+    snapshot.pages_left_out = true;
+    leave_out_largest(snapshot, wanted - max_words, tracked);
   }
   for (size_t i = 0; i < tracked.size(); ++i) {
     if (!tracked[i]) continue;
@@ -51,20 +55,15 @@ void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t
   }
 }
 
-template <class Map>
-void erase_overlapping(Map& map, uint64_t begin, uint64_t end) {
-  auto at = map.lower_bound(begin);
-  if (at != map.begin() && std::prev(at)->second.end > begin) --at;
-  while (at != map.end() && at->first < end) at = map.erase(at);
-}
-
 }  // namespace
 
 void MemoryObjects::add(const MemoryObject& object, bool reservation) {
   if (object.end <= object.begin) return;
   std::lock_guard lock(mutex_);
   Map& map = reservation ? reservations_ : objects_;
-  erase_overlapping(map, object.begin, object.end);
+  auto at = map.lower_bound(object.begin);
+  if (at != map.begin() && std::prev(at)->second.end > object.begin) --at;
+  while (at != map.end() && at->first < object.end) at = map.erase(at);
   map.emplace(object.begin, object);
   snapshot_ = nullptr;
 }
@@ -89,19 +88,27 @@ std::optional<MemoryObject> MemoryObjects::find(uint64_t address) const {
   return std::nullopt;
 }
 
+std::vector<MemoryObjects::Tensor>::iterator MemoryObjects::first_tensor_from(uint64_t address) {
+  return std::lower_bound(tensors_.begin(), tensors_.end(), address,
+                          [](const Tensor& tensor, uint64_t begin) { return tensor.begin < begin; });
+}
+
 void MemoryObjects::add_tensor(int64_t tensor_id, uint64_t address, uint64_t bytes) {
   if (bytes == 0) return;
   std::lock_guard lock(mutex_);
-  erase_overlapping(tensors_, address, address + bytes);
-  tensors_.emplace(address, Tensor{tensor_id, address + bytes});
+  auto first = first_tensor_from(address);
+  if (first != tensors_.begin() && std::prev(first)->end > address) --first;
+  auto last = first;
+  while (last != tensors_.end() && last->begin < address + bytes) ++last;
+  tensors_.insert(tensors_.erase(first, last), Tensor{address, address + bytes, tensor_id});
   snapshot_ = nullptr;
 }
 
 int64_t MemoryObjects::take_tensor(uint64_t address) {
   std::lock_guard lock(mutex_);
-  const auto found = tensors_.find(address);
-  if (found == tensors_.end()) return kNullI64;
-  const int64_t id = found->second.tensor_id;
+  const auto found = first_tensor_from(address);
+  if (found == tensors_.end() || found->begin != address) return kNullI64;
+  const int64_t id = found->tensor_id;
   tensors_.erase(found);
   snapshot_ = nullptr;
   return id;
@@ -117,7 +124,7 @@ std::shared_ptr<const Snapshot> MemoryObjects::snapshot() {
 uint64_t MemoryObjects::smallest_tensor() const {
   if (tensors_.size() <= kMostTensors) return 0;
   std::vector<uint64_t> sizes;
-  for (const auto& [begin, tensor] : tensors_) sizes.push_back(tensor.end - begin);
+  for (const Tensor& tensor : tensors_) sizes.push_back(tensor.end - tensor.begin);
   const auto least = sizes.end() - static_cast<std::ptrdiff_t>(kMostTensors);
   std::nth_element(sizes.begin(), least, sizes.end());
   return *least + 1;  // fewer rather than more: many may be equal
@@ -131,17 +138,18 @@ void MemoryObjects::append(Snapshot& snapshot, const MemoryObject& object, uint6
     snapshot.ranges.push_back({from, to, nvidia::kUntracked, nvidia::kUntracked});
     snapshot.pieces.push_back({object.object_id, tensor_id, from - object.begin});
   };
-  auto tensor = tensors_.upper_bound(begin);
+  auto tensor = std::upper_bound(tensors_.begin(), tensors_.end(), begin,
+                                 [](uint64_t address, const Tensor& other) { return address < other.begin; });
   if (tensor != tensors_.begin()) --tensor;
-  for (; tensor != tensors_.end() && tensor->first < end; ++tensor) {
-    const uint64_t from = std::max(tensor->first, begin), to = std::min(tensor->second.end, end);
+  for (; tensor != tensors_.end() && tensor->begin < end; ++tensor) {
+    const uint64_t from = std::max(tensor->begin, begin), to = std::min(tensor->end, end);
     if (from >= to) continue;
-    if (tensor->second.end - tensor->first < smallest) {
+    if (tensor->end - tensor->begin < smallest) {
       snapshot.tensors_left_out = true;
       continue;
     }
     piece(begin, from, kNullI64);
-    piece(from, to, tensor->second.tensor_id);
+    piece(from, to, tensor->tensor_id);
     begin = to;
   }
   piece(begin, end, kNullI64);
@@ -150,6 +158,9 @@ void MemoryObjects::append(Snapshot& snapshot, const MemoryObject& object, uint6
 std::shared_ptr<const Snapshot> MemoryObjects::build() const {
   auto snapshot = std::make_shared<Snapshot>();
   std::vector<bool> reserved;
+  const size_t most = objects_.size() + 2 * (reservations_.size() + tensors_.size()) + 1;
+  snapshot->ranges.reserve(most);
+  snapshot->pieces.reserve(most);
   const uint64_t smallest = smallest_tensor();
   const auto add = [&](const MemoryObject& object, uint64_t begin, uint64_t end, bool reservation) {
     append(*snapshot, object, begin, end, smallest);

@@ -60,18 +60,18 @@ class MemoryObjects {
  private:
   using Map = std::map<uint64_t, MemoryObject>;  // by begin
   struct Tensor {
+    uint64_t begin, end;
     int64_t tensor_id;
-    uint64_t end;
   };
-  using Tensors = std::map<uint64_t, Tensor>;  // by begin
   std::shared_ptr<const Snapshot> build() const;
+  std::vector<Tensor>::iterator first_tensor_from(uint64_t address);
   void append(Snapshot& snapshot, const MemoryObject& object, uint64_t begin, uint64_t end, uint64_t smallest) const;
   uint64_t smallest_tensor() const;
 
   const uint32_t max_page_words_;
   mutable std::mutex mutex_;
   Map objects_, reservations_;
-  Tensors tensors_;
+  std::vector<Tensor> tensors_;  // by begin: every snapshot walks through all of them
   std::shared_ptr<const Snapshot> snapshot_;  // null: out of date
 };
 
