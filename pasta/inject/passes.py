@@ -34,6 +34,8 @@ def record_passes(
     When the first run fails or is interrupted there is no second one, and the trace has times only. The status is
     that of the last run. Raises ``PastaError`` as ``Recording.run``, and when the traces could not be told apart.
     """
+    if "trace" in (options.memory or "").split(","):
+        raise PastaError("--memory=trace keeps addresses, which mean nothing in another run", "record it by itself")
     if is_per_process(options.output):
         raise PastaError("--passes joins one trace a run", "name an --output without %p, %r, %l and %q")
     added = dict(environment or {})

@@ -17,12 +17,9 @@ import polars as pl
 from pasta.schema import TABLES
 from pasta.trace.frames import conform, empty_frame
 
-#: Of the memory pass only these are taken: what its launches accessed, and what that refers to.
-MEASURED = tuple(
-    table.name
-    for table in TABLES.values()
-    if table.name != "kernel" and any(column.name == "launch_id" for column in table.columns)
-)
+#: Of the memory pass only these are taken: what its launches accessed, and what that refers to. Single accesses are
+#: not: their addresses are those of objects in the other run.
+MEASURED = ("access_object", "access_site", "access_block")
 #: What the join itself needs of both runs.
 NEEDED = ("process", "thread", "kernel", "op", "alloc", "tensor")
 #: Read of the memory pass besides.

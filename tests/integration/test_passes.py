@@ -176,6 +176,7 @@ def test_sampling_and_other_reducers_are_those_of_the_memory_pass(workplace: Pat
         (("--passes", "timing"), "--passes=timing is not understood"),
         (("--passes", "timing,timing"), "it takes timing,memory"),
         ((*PASSES, "-o", "t-%p.pasta"), "--passes joins one trace a run"),
+        ((*PASSES, "--memory=objects,trace"), "--memory=trace keeps addresses"),
     ],
 )
 def test_wrong_options_start_nothing(workplace: Path, options: tuple[str, ...], message: str) -> None:
