@@ -63,7 +63,8 @@ def join(timing: Tables, memory: Tables) -> Joined:
     timing = {name: timing.get(name, empty_frame(TABLES[name])) for name in NEEDED}
     memory = {name: memory.get(name, empty_frame(TABLES[name])) for name in (*NEEDED, *CARRIED, *MEASURED)}
     pids = _processes(timing["process"], memory["process"])
-    ours, theirs = _Run(timing, None), _Run(memory, pids)
+    known = {name: _known_of(timing[name], memory[name]) for name in ("kernel", "alloc", "tensor")}
+    ours, theirs = _Run(timing, None, known), _Run(memory, pids, known)
 
     launches, matched_launches = _match(ours.launches(), theirs.launches(), "launch_id")
     objects, matched_objects = _match(ours.objects(), theirs.objects(), "object_id")
@@ -105,11 +106,20 @@ def _numbered(rows: pl.DataFrame, key: list[str], order: list[str], *names: str)
     )
 
 
-class _Run:
-    """The rows of one run with keys that are alike in the other: pids of the timing pass, threads and operators."""
+def _known_of(*runs: pl.DataFrame) -> list[str]:
+    """Return which of thread and operators every run knows: CUPTI's kernels have them only where calls are traced."""
+    told = {"thread_id": "_thread", "op_id": "_path"}
+    return [name for column, name in told.items() if all(rows[column].null_count() < rows.height for rows in runs)]
 
-    def __init__(self, tables: Tables, pids: dict[int, int] | None) -> None:
-        self._tables, self._pids = tables, pids
+
+class _Run:
+    """The rows of one run with keys that are alike in the other: pids of the timing pass, threads and operators.
+
+    ``known`` says for each table which of the latter two can be compared.
+    """
+
+    def __init__(self, tables: Tables, pids: dict[int, int] | None, known: Mapping[str, list[str]]) -> None:
+        self._tables, self._pids, self._known = tables, pids, known
         self._threads = self._thread_keys()
         self._ops = self._op_paths()
 
@@ -117,17 +127,18 @@ class _Run:
         rows = self._tables["kernel"].filter(pl.col("launch_id").is_not_null())
         order = ["correlation_id", "_at", "launch_id"]
         rows = rows.with_columns(pl.coalesce("queued_ns", "start_ns").alias("_at"))
-        return self._keyed(rows, ["name", *_GRID], order, "launch_id")
+        return self._keyed(rows, [*self._known["kernel"], "name", *_GRID], order, "launch_id")
 
     def objects(self) -> pl.DataFrame:
         rows = self._tables["alloc"].filter(pl.col("action") == "alloc", pl.col("object_id").is_not_null())
         rows = rows.unique(["pid", "object_id"], keep="first", maintain_order=True)
-        return self._keyed(rows, ["bytes"], ["start_ns", "object_id"], "object_id")
+        return self._keyed(rows, [*self._known["alloc"], "bytes"], ["start_ns", "object_id"], "object_id")
 
     def tensors(self) -> pl.DataFrame:
         """Return allocations on devices: host memory is attributed to no tensor."""
         rows = self._tables["tensor"].with_row_index("_row").filter(pl.col("action") == "alloc", device_tensors())
-        return self._keyed(rows, ["device_type", "device_index", "bytes"], ["start_ns"], "_row", "tensor_id")
+        key = [*self._known["tensor"], "device_type", "device_index", "bytes"]
+        return self._keyed(rows, key, ["start_ns"], "_row", "tensor_id")
 
     def _keyed(self, rows: pl.DataFrame, key: list[str], order: list[str], *names: str) -> pl.DataFrame:
         rows = rows.join(self._threads, on=["pid", "thread_id"], how="left").join(
@@ -136,7 +147,7 @@ class _Run:
         moved = rows.with_columns(pl.col("pid").alias("_pid"))
         if self._pids is not None:
             moved = moved.with_columns(pl.col("pid").replace_strict(self._pids, default=None, return_dtype=pl.Int32))
-        return _numbered(moved, ["pid", "_thread", "_path", *key], order, "_pid", *names)
+        return _numbered(moved, ["pid", *key], order, "_pid", *names)
 
     def _thread_keys(self) -> pl.DataFrame:
         """Return the threads with a name and the number among the process's threads of that name."""

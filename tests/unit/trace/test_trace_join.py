@@ -93,6 +93,17 @@ def test_threads_and_operators_tell_launches_apart() -> None:
     assert joined_loads(joined) == [(7, 1, 50), (7, 11, 150), (7, 21, 250)]
 
 
+def test_what_one_run_never_tells_is_not_compared() -> None:
+    """Without traced calls CUPTI's kernels have neither thread nor operator; here the order of calls is that of ids."""
+    timing = run(7, launches("a", "a", "b"))
+    timing["kernel"] = timing["kernel"].with_columns(thread_id=pl.lit(None, pl.Int32))
+    ops = [{"op_id": 1, "name": "mm"}]
+    memory = run(9, launches("a", "a", "b", op_id=1), op=ops, access_object=accesses(1, 2, 3))
+    joined = join(timing, memory)
+    assert joined.launches == Matched(3, 0, 0)
+    assert joined_loads(joined) == [(7, 1, 10), (7, 2, 20), (7, 3, 30)]
+
+
 def test_ranks_are_joined_each_with_itself() -> None:
     def job(pids: tuple[int, int], **more: Rows) -> dict[str, pl.DataFrame]:
         ranks = [{"pid": pid, "rank": rank} for rank, pid in enumerate(pids)]
