@@ -44,8 +44,8 @@ bool traces_all_api();  // -t api=all: every call, not only those that move, lau
 size_t buffer_bytes();
 
 // Decides, once per launch and in launch order, whether this kernel is recorded: --kernels regex,
-// --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording(). A backend that hears of a
-// launch later says whether the gate was open then.
+// --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording(). A backend that hears of
+// a launch later says whether the gate was open then.
 bool select_launch(std::string_view kernel_name, bool was_open = counting_launches());
 
 // -- Records ---------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ const Record& as(const CUpti_Activity& record) {
 // run out since.
 bool was_open() { return (gate_state.load(std::memory_order_relaxed) & kClosedFull) == 0; }
 
-// Rows that belong to no launch, and yet only to a part of the run. Launches are counted as records come, in the order in
-// which they ran, and so is what lies between them.
+// Rows that belong to no launch, and yet only to a part of the run. Launches are counted as their records come, in the
+// order in which they ran, and so is what lies between them.
 bool is_between(CUpti_ActivityKind kind) {
   return kind == CUPTI_ACTIVITY_KIND_MEMCPY || kind == CUPTI_ACTIVITY_KIND_MEMCPY2 ||
          kind == CUPTI_ACTIVITY_KIND_MEMSET || kind == CUPTI_ACTIVITY_KIND_RUNTIME ||

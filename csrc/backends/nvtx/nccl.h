@@ -1,5 +1,5 @@
-// NCCL's annotations: each of its calls is a range of domain "NCCL" with a payload that tells bytes, communicator and peer.
-// They become rows of `collective`; sealing joins them with the kernels (pasta/trace/collectives.py).
+// NCCL's annotations: each of its calls is a range of domain "NCCL" with a payload: bytes, communicator, peer. They
+// become rows of `collective`; sealing joins them with the kernels (pasta/trace/collectives.py).
 #pragma once
 
 #include <mutex>
