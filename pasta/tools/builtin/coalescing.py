@@ -7,7 +7,7 @@ import polars as pl
 from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis import accesses
 from pasta.tools.analysis.sampling import error_columns, estimate_sums
-from pasta.tools.analysis.sites import KEYS, place, site_accesses, site_note
+from pasta.tools.analysis.sites import KEY_COLUMNS, KEYS, place, site_accesses, site_note
 
 #: A site is worth a finding when it causes this share of all excess sectors and moves this often what it needs.
 _LEAST_SHARE = 0.05
@@ -46,7 +46,7 @@ def _sectors(trace: TraceView, sites: pl.DataFrame) -> ResultTable:
         .collect()
     )
     columns = (
-        *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
+        *KEY_COLUMNS,
         ResultColumn("sectors", "count", merge="sum"),
         *error_columns(trace),
         ResultColumn("ideal_sectors", "count", "needed", merge="sum"),
@@ -79,7 +79,7 @@ def _conflicts(trace: TraceView, sites: pl.DataFrame) -> ResultTable:
         .collect()
     )
     columns = (
-        *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
+        *KEY_COLUMNS,
         ResultColumn("bank_conflicts", "count", "extra passes", merge="sum"),
         *error_columns(trace),
         ResultColumn("conflicts_each", "ratio", "a request"),

@@ -6,7 +6,7 @@ import polars as pl
 
 from pasta.tools import Finding, Result, ResultColumn, ResultTable, Tool, ToolOptions, TraceView
 from pasta.tools.analysis.sampling import error_columns, estimate_sums
-from pasta.tools.analysis.sites import KEYS, place, site_accesses, site_note
+from pasta.tools.analysis.sites import KEY_COLUMNS, KEYS, place, site_accesses, site_note
 from pasta.tools.describe import nothing
 
 #: A line is worth a finding when less than half of its lanes are active in this share of all executions.
@@ -41,7 +41,7 @@ class Divergence(Tool):
         if rows.is_empty():
             return nothing(self.name, "the devices of this trace have no warps of a known width, or none were counted")
         columns = (
-            *(ResultColumn(key, "id" if key == "line" else "", key=True) for key in KEYS),
+            *KEY_COLUMNS,
             ResultColumn("executions", "count", "executions of a warp", merge="sum"),
             *error_columns(trace),
             ResultColumn("share", "%", "of all", merge="sum"),

@@ -305,3 +305,14 @@ def test_tensors_over_time() -> None:
     assert frame.select("tensor_id", "size", "accesses", "over_time", "allocator").rows() == [
         (1, 2 * MIB, (1 << 18) + 4, [1 << 18, 4], "aten::randn"), (2, 512, 128, [128, 0], "aten::add")
     ]  # fmt: skip
+
+
+def test_without_lines_instructions_stand_for_themselves() -> None:
+    trace = sites()
+    code = [(0x90, "LDG.E R2, desc[UR4][R2.64]"), (0xB0, "STG.E desc[UR4][R4.64], R3"), (0x100, "LDS R7, [R4]")]
+    lines = [{"site_id": i, "kernel": "transpose", "pc": pc, "text": text} for i, (pc, text) in enumerate(code, 1)]
+    result = result_of("coalescing", MemoryTrace({**trace.frames, **trace_of(line=lines).frames}))
+    assert result.table("sites").frame.select("file", "pc", "text", "excess").rows() == [
+        (None, 0x90, "LDG.E R2, desc[UR4][R2.64]", 280), (None, 0xB0, "STG.E desc[UR4][R4.64], R3", 0)
+    ]  # fmt: skip
+    assert result.findings[0].text.startswith("transpose+0x90: 88 % of what the loads of transpose move is waste")
