@@ -140,6 +140,7 @@ def test_faulting_kernel_keeps_the_rest(timeline: Path, tmp_path: Path) -> None:
     assert result.returncode == 3
     assert result.stdout == "cudaErrorIllegalAddress\n"
     assert table(output, "kernel").filter(pl.col("name").str.starts_with("add")).height == 25
+    assert table(output, "loss")["cause"].str.starts_with("a kernel of the program failed (illegal address)").any()
 
 
 def test_killed_program_leaves_all_but_the_last_second(timeline: Path, tmp_path: Path) -> None:

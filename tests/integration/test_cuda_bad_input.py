@@ -81,6 +81,18 @@ def test_the_programs_own_errors_stay_its_own(
     assert said(result) == [f"program: {error}"]
 
 
+def test_a_kernel_that_fails(stub: Stub, program: Path, tmp_path: Path) -> None:
+    """What ran before is there, and the trace says that something did not."""
+    output = tmp_path / "t.pasta"
+    result = stub.record([program, "launches", "5"], output, STUB_SYNCHRONIZE="700")
+    assert result.returncode == 1
+    assert said(result) == ["program: cuCtxSynchronize() failed: 700"]
+    assert rows(output, "kernel").height == 5
+    loss = rows(output, "loss").row(0, named=True)
+    assert (loss["table"], loss["records"]) == ("kernel", None)
+    assert loss["cause"].startswith("a kernel of the program failed (illegal address)")
+
+
 def test_no_driver(tmp_path: Path) -> None:
     code = """
 #include <dlfcn.h>

@@ -153,6 +153,11 @@ void Decoder::decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock)
   row.name = call.name;
   note_thread(row.thread_id);
   emit(row);
+  if (const std::string_view what = fault(row.result); !what.empty()) {
+    report_loss("cupti", "kernel", kNullI64,
+                "a kernel of the program failed (" + std::string(what) + "): it and what ran with it are missing",
+                "compute-sanitizer finds the place in the kernel");
+  }
   if (call.waits_for == SyncKind::null) return;
   // The runtime waits by a call of the driver, which returns first, with the same correlation id: one wait.
   uint32_t& last = last_wait_[row.thread_id];

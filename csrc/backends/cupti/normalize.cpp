@@ -319,6 +319,22 @@ SyncKind to_sync_kind(std::string_view name) {
   return SyncKind::null;
 }
 
+std::string_view fault(int32_t result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE: return "uncorrectable ECC error";
+    case CUDA_ERROR_ILLEGAL_ADDRESS: return "illegal address";
+    case CUDA_ERROR_LAUNCH_TIMEOUT: return "timeout";
+    case CUDA_ERROR_ASSERT: return "assertion";
+    case CUDA_ERROR_HARDWARE_STACK_ERROR: return "stack error";
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION: return "illegal instruction";
+    case CUDA_ERROR_MISALIGNED_ADDRESS: return "misaligned address";
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE: return "invalid address space";
+    case CUDA_ERROR_INVALID_PC: return "invalid program counter";
+    case CUDA_ERROR_LAUNCH_FAILED: return "launch failure";
+    default: return {};
+  }
+}
+
 bool is_selected_call(std::string_view name) {
   name = without_api(name);
   constexpr std::string_view kPrefixes[] = {

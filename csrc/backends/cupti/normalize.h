@@ -50,6 +50,8 @@ void format_uuid(const CUuuid& uuid, char (&text)[41]);
 // What a call waits for; SyncKind::null for a call that waits for nothing. CUPTI_ACTIVITY_KIND_SYNCHRONIZATION would
 // also tell the stream, but enabling it costs 2-3 us a launch, synchronisation or not (measured, H200, CUPTI 13.0).
 SyncKind to_sync_kind(std::string_view name);
+// What a kernel did, of a call's result that ends the context (driver and runtime share the numbers); empty for others.
+std::string_view fault(int32_t result);
 // The calls that move, launch, create or wait; the others are recorded with -t api=all. `name` is CUPTI's
 // callback name, for example cudaLaunchKernel_v7000.
 bool is_selected_call(std::string_view name);

@@ -3,9 +3,9 @@
 // libcuda.so.1 by the program and, through PASTA_CUPTI_PATH, as CUPTI by pasta.
 //
 // What goes wrong on request:
-//   STUB_INIT=N       cuInit returns N                 STUB_CONTEXT=N   cuCtxCreate returns N
-//   STUB_SUBSCRIBE=N  cuptiSubscribe returns N         STUB_ENABLE=N    cuptiActivityEnable of kernels returns N
-//   STUB_DROPPED=N    CUPTI dropped N records
+//   STUB_INIT, STUB_CONTEXT, STUB_SYNCHRONIZE   what cuInit, cuCtxCreate and cuCtxSynchronize return
+//   STUB_SUBSCRIBE, STUB_ENABLE                 what cuptiSubscribe, and cuptiActivityEnable of kernels, return
+//   STUB_DROPPED                                number of records that CUPTI says it dropped
 #include <cuda.h>
 #include <cupti.h>
 #include <dlfcn.h>
@@ -112,6 +112,7 @@ class CallScope {
     record.end = now();
     record.threadId = static_cast<uint32_t>(gettid());
     record.correlationId = correlation;
+    record.returnValue = static_cast<uint32_t>(result);
     g_kinds.insert(CUPTI_ACTIVITY_KIND_DRIVER);  // enabling single calls enables the kind
     deliver(record);
   }
@@ -123,6 +124,7 @@ class CallScope {
 
  public:
   const uint32_t correlation;
+  CUresult result = CUDA_SUCCESS;
 };
 
 // Device work of 1 us that starts now.
@@ -286,7 +288,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec, CUstream) {
 
 EXPORT CUresult cuCtxSynchronize() {
   CallScope call(kSynchronize);
-  return CUDA_SUCCESS;
+  return call.result = static_cast<CUresult>(requested_failure("STUB_SYNCHRONIZE"));
 }
 
 // Of the runtime, which calls the driver: both records have one correlation id.

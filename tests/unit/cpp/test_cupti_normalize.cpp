@@ -189,6 +189,8 @@ void test_names() {
   CHECK(to_sync_kind("cudaEventSynchronize_v3020") == SyncKind::event);
   CHECK(to_sync_kind("cudaStreamWaitEvent_v3020") == SyncKind::stream_event);
   CHECK(to_sync_kind("cudaLaunchKernel_v7000") == SyncKind::null);
+  CHECK(fault(700) == "illegal address" && fault(719) == "launch failure");  // cudaErrorIllegalAddress, -LaunchFailure
+  CHECK(fault(0).empty() && fault(2).empty() && fault(600).empty());  // success, out of memory, not ready
   CUuuid uuid;
   for (int i = 0; i < 16; ++i) uuid.bytes[i] = static_cast<char>(i * 17);
   char text[41];
