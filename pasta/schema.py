@@ -168,7 +168,7 @@ _TABLES: tuple[Table, ...] = (
             _str("pci", "PCI address"),
             _i64("memory_bytes", "bytes", "global memory"),
             _i32("multiprocessors", "count", "SMs, CUs or compute units"),
-            _i32("warp_size", "count", "lanes executed together; null where the device has no fixed width"),
+            _i32("warp_size", "count", "lanes executed together, or compared where that is no fixed number; or null"),
             _i32("line_bytes", "bytes", "cache line"),
             _i64("cache_bytes", "bytes", "last-level cache of the device"),
             _i64("shared_bytes", "bytes", "shared (local) memory of one multiprocessor"),

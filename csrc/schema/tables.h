@@ -223,7 +223,7 @@ struct DeviceRecord {
   StringId pci = StringId{};  // PCI address
   int64_t memory_bytes = kNullI64;  // global memory [bytes]
   int32_t multiprocessors = kNullI32;  // SMs, CUs or compute units [count]
-  int32_t warp_size = kNullI32;  // lanes executed together; null where the device has no fixed width [count]
+  int32_t warp_size = kNullI32;  // lanes executed together, or compared where that is no fixed number; or null [count]
   int32_t line_bytes = kNullI32;  // cache line [bytes]
   int64_t cache_bytes = kNullI64;  // last-level cache of the device [bytes]
   int64_t shared_bytes = kNullI64;  // shared (local) memory of one multiprocessor [bytes]

@@ -41,11 +41,12 @@ TRACE_ALIASES: dict[str, tuple[str, ...]] = {
 #: What ``--memory`` measures on the device; which of these a device can do is in the documentation.
 MEMORY_REDUCERS: dict[str, str] = {
     "objects": "per launch and memory object: loads, stores, atomics, bytes, pages touched",
-    "sites": "per instruction: executions, bytes, sectors moved and needed",
+    "sites": "per instruction: executions and bytes",
     "lines": "64-byte lines touched (OpenCL)",
-    "blocks": "accesses per 2 MiB block (CUDA)",
+    "blocks": "accesses per 2 MiB block",
     "shared": "sites of shared (local) memory too",
-    "divergence": "active lanes per instruction (CUDA)",
+    "divergence": "active lanes per instruction",
+    "coalescing": "sectors moved and needed, bank conflicts (OpenCL, slow; on CUDA part of sites)",
     "trace": "every access, for checks: slow and bounded; CUDA keeps them, for analyze --from trace",
 }
 #: ``--memory`` without a list.

@@ -4,8 +4,10 @@
 #include <string>
 
 #include "backends/opencl/dispatch.h"
+#include "backends/opencl/memory_options.h"
 #include "backends/opencl/normalize.h"
 #include "backends/opencl/query.h"
+#include "device/opencl/plan.h"
 #include "session/session.h"
 
 namespace pasta::opencl {
@@ -30,6 +32,16 @@ int32_t to_khz(cl_uint mhz) {
 
 }  // namespace
 
+cl_uint warp_size(cl_device_id device) {
+  const auto info = next(device).clGetDeviceInfo;
+  const std::string extensions = query_text(info, device, CL_DEVICE_EXTENSIONS);
+  if (has_extension(extensions, "cl_nv_device_attribute_query"))
+    return query<cl_uint>(info, device, CL_DEVICE_WARP_SIZE_NV, 0);
+  if (has_extension(extensions, "cl_amd_device_attribute_query"))
+    return query<cl_uint>(info, device, CL_DEVICE_WAVEFRONT_WIDTH_AMD, 0);
+  return 0;
+}
+
 DeviceRecord describe_device(cl_device_id device, int32_t id) {
   const auto info = next(device).clGetDeviceInfo;
   const auto platform = query<cl_platform_id>(info, device, CL_DEVICE_PLATFORM, nullptr);
@@ -53,11 +65,10 @@ DeviceRecord describe_device(cl_device_id device, int32_t id) {
   row.shared_bytes = to_bytes(query<cl_ulong>(info, device, CL_DEVICE_LOCAL_MEM_SIZE, 0));
   row.clock_khz = to_khz(query<cl_uint>(info, device, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0));
   row.timestamps = Bool::yes;  // command profiling is a required part of OpenCL
-  if (has_extension(extensions, "cl_nv_device_attribute_query")) {
-    row.warp_size = to_count(query<cl_uint>(info, device, CL_DEVICE_WARP_SIZE_NV, 0));
-  } else if (has_extension(extensions, "cl_amd_device_attribute_query")) {
-    row.warp_size = to_count(query<cl_uint>(info, device, CL_DEVICE_WAVEFRONT_WIDTH_AMD, 0));
-  }
+  row.warp_size = to_count(warp_size(device));
+  // Lanes are then compared in sub-groups of this width all the same.
+  if (row.warp_size == kNullI32 && memory_options().compares_lanes())
+    row.warp_size = static_cast<int32_t>(memory::Reducers{}.width);
   if (has_extension(extensions, "cl_khr_device_uuid")) {
     using Uuid = std::array<uint8_t, CL_UUID_SIZE_KHR>;
     const Uuid uuid = query(info, device, CL_DEVICE_UUID_KHR, Uuid{});

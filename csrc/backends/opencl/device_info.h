@@ -8,6 +8,9 @@
 
 namespace pasta::opencl {
 
+// Work-items that the device runs together; 0 where it has no fixed number.
+cl_uint warp_size(cl_device_id device);
+
 DeviceRecord describe_device(cl_device_id device, int32_t id);
 
 }  // namespace pasta::opencl

@@ -4,10 +4,8 @@
 #include <string>
 
 #include "backends/opencl/dispatch.h"
-#include "backends/opencl/memory_options.h"
 #include "backends/opencl/objects.h"
 #include "backends/opencl/query.h"
-#include "device/opencl/layout.h"
 
 namespace pasta::opencl {
 namespace {
@@ -143,13 +141,9 @@ BoundObject MeasuredKernel::bound_pointer(const void* pointer) const {
   return bound;
 }
 
-std::shared_ptr<const memory::Binding> MeasuredKernel::binding(size_t buffer_bytes) {
-  if (binding_ != nullptr && binding_buffer_bytes_ == buffer_bytes && !searches_ranges_)
-    return binding_;
-  memory::BindingLimits limits;
-  // So that sixteen objects find room in one buffer, and a trace takes no more than a quarter.
-  limits.map_bytes = buffer_bytes / 16;
-  if (memory_options().trace) limits.trace_records = buffer_bytes / 4 / memory::kTraceRecordBytes;
+std::shared_ptr<const memory::Binding> MeasuredKernel::binding(
+    const memory::BindingLimits& limits) {
+  if (binding_ != nullptr && binding_limits_ == limits && !searches_ranges_) return binding_;
   std::vector<memory::AddressRange> ranges;
   if (searches_ranges_) {
     for (const MemoryObject& object : state().pointers.values()) {
@@ -159,7 +153,7 @@ std::shared_ptr<const memory::Binding> MeasuredKernel::binding(size_t buffer_byt
   }
   binding_ = std::make_shared<const memory::Binding>(
       make_binding(function_->plan(), objects_, std::move(ranges), limits));
-  binding_buffer_bytes_ = buffer_bytes;
+  binding_limits_ = limits;
   return binding_;
 }
 

@@ -42,8 +42,8 @@ class MeasuredKernel {
   // Held from binding() to the launch. Recursive: a driver may call back into the program from
   // inside a launch.
   std::recursive_mutex& mutex() { return mutex_; }
-  // What the arguments are, for a results buffer of so many bytes.
-  std::shared_ptr<const memory::Binding> binding(size_t buffer_bytes);
+  // What the arguments are, for a results buffer that gives a launch so much.
+  std::shared_ptr<const memory::Binding> binding(const memory::BindingLimits& limits);
 
  private:
   void note(cl_uint index, const memory::BoundObject& object, cl_int status);
@@ -58,7 +58,7 @@ class MeasuredKernel {
   std::vector<memory::BoundObject> objects_;  // behind each root of the plan
   bool searches_ranges_ = false;              // a site may reach memory that is no argument
   std::shared_ptr<const memory::Binding> binding_;
-  size_t binding_buffer_bytes_ = 0;
+  memory::BindingLimits binding_limits_;
 };
 
 }  // namespace pasta::opencl

@@ -91,7 +91,7 @@ Launched try_measured(const KernelLaunch& launch,
     *why = {"no device memory for the counts of another queue", "raise --memory-buffer"};
     return {};
   }
-  const auto binding = kernel->binding(results->bytes());
+  const auto binding = kernel->binding(results->limits());
   const auto place = results->place(binding);
   if (!place) {
     *why = {"the counts of a launch found no room", "raise --memory-buffer"};

@@ -34,14 +34,17 @@ MemoryOptions MemoryOptions::parse(std::string_view list, std::string_view sampl
   } words[] = {{"objects", options.objects},
                {"sites", options.sites},
                {"lines", options.lines},
+               {"blocks", options.blocks},
                {"shared", options.shared},
+               {"coalescing", options.coalescing},
+               {"divergence", options.divergence},
                {"trace", options.trace}};
   for (size_t begin = 0; begin < list.size();) {
     options.asks_for_anything = true;
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string_view word = list.substr(begin, end - begin);
     for (const auto& known : words) {
-      // The trace is a check on the rest, and far slower: `all` leaves it out.
+      // The trace is a check on the rest: `all` leaves it out.
       if (word == known.word || (word == "all" && known.word != "trace")) known.selected = true;
     }
     begin = end + 1;

@@ -11,6 +11,7 @@
 #include "backends/opencl/objects.h"
 #include "backends/opencl/query.h"
 #include "device/opencl/decode.h"
+#include "device/opencl/layout.h"
 #include "device/opencl/trace_reduce.h"
 #include "session/session.h"
 
@@ -34,6 +35,16 @@ constexpr timespec kPoll = {0, 50'000};
 
 constexpr uint64_t kPageBytes = 4096;
 
+// Of the work-groups that run at a time, a compute unit.
+constexpr cl_uint kWorkGroupsPerUnit = 2;
+
+// What comparing work-items takes of a buffer: each access of the work-groups that run, or only what
+// they have counted.
+size_t scratch_bytes(size_t buffer_bytes) {
+  const MemoryOptions& options = memory_options();
+  return options.coalescing ? buffer_bytes / 2 : options.divergence ? buffer_bytes / 16 : 0;
+}
+
 // Zeroed at a time: the device's memory is taken as it is needed.
 constexpr size_t kZeroBytes = size_t{1} << 20;
 
@@ -46,10 +57,20 @@ bool is_wanted(memory::Space space) {
   return space != memory::Space::local || memory_options().shared;
 }
 
-// Fills in what only the trace can tell, if all of it found room.
+// Says what could not be compared for want of room.
+void report_lanes(const memory::KernelPlan& plan, const memory::LaunchAccess& access) {
+  if (!plan.reducers.compares_lanes() || !access.lanes_lost) return;
+  report_loss("opencl", "access_site", 1,
+              "the work-items of a launch found no room to be compared: sites of it have no "
+              "executions or sectors",
+              "raise --memory-buffer, or launch less work");
+}
+
+// Takes what compares work-items from the trace, if all of it found room.
 void add_trace(const ResultBuffer::Launch& launch, const uint8_t* slot,
                memory::LaunchAccess& access) {
-  if (!launch.function->plan().reducers.trace) return;
+  const memory::Reducers& reducers = launch.function->plan().reducers;
+  if (!reducers.trace) return;
   if (access.trace_lost > 0) {
     report_loss("opencl", "access_site", static_cast<int64_t>(access.trace_lost),
                 "accesses found no room in the trace: their launches have no sectors",
@@ -58,7 +79,7 @@ void add_trace(const ResultBuffer::Launch& launch, const uint8_t* slot,
   }
   const memory::LaunchAccess traced =
       memory::reduce_trace(launch.function->plan(), *launch.binding, slot,
-                           launch.binding->slot_bytes, memory::TraceOptions{});
+                           launch.binding->slot_bytes, {reducers.width, reducers.banks});
   for (size_t i = 0; i < access.sites.size() && i < traced.sites.size(); ++i) {
     access.sites[i].executions = traced.sites[i].executions;
     access.sites[i].sectors = traced.sites[i].sectors;
@@ -71,6 +92,7 @@ void emit_launch(const ResultBuffer::Launch& launch, const uint8_t* slot) {
   const memory::KernelPlan& plan = launch.function->plan();
   memory::LaunchAccess access =
       memory::decode(plan, *launch.binding, launch.work_items, slot, launch.binding->slot_bytes);
+  report_lanes(plan, access);
   add_trace(launch, slot, access);
   const MemoryOptions& options = memory_options();
   if (options.objects || options.lines) {
@@ -78,7 +100,10 @@ void emit_launch(const ResultBuffer::Launch& launch, const uint8_t* slot) {
       if (is_wanted(object.space)) emit(object_row(launch.id, object));
     }
   }
-  if (!options.sites && !options.trace) return;
+  if (options.blocks) {
+    for (const memory::BlockAccess& block : access.blocks) emit(block_row(launch.id, block));
+  }
+  if (!options.measures_sites()) return;
   launch.function->emit_lines();
   for (const memory::SiteAccess& site : access.sites) {
     const memory::Site& known = plan.sites[site.site];
@@ -100,11 +125,15 @@ std::shared_ptr<ResultBuffer> ResultBuffer::make(cl_command_queue queue) {
     g_bytes_taken.fetch_sub(bytes);
     return nullptr;
   }
+  const auto units =
+      query<cl_uint>(cl.clGetDeviceInfo, device, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
+  const memory::ScratchPool scratch =
+      memory::ScratchPool::fit(bytes, scratch_bytes(bytes), kWorkGroupsPerUnit * units);
   cl_int status = CL_SUCCESS;
   const cl_mem buffer = cl.clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, nullptr, &status);
   const cl_command_queue reader =
       buffer != nullptr ? cl.clCreateCommandQueue(context, device, 0, &status) : nullptr;
-  auto made = std::make_shared<ResultBuffer>(queue, reader, buffer, bytes);
+  auto made = std::make_shared<ResultBuffer>(queue, reader, buffer, bytes, scratch);
   if (buffer == nullptr || reader == nullptr) return nullptr;
   return made;
 }
@@ -120,6 +149,11 @@ ResultBuffer::~ResultBuffer() {
 std::optional<memory::Arena::Place> ResultBuffer::place(
     const std::shared_ptr<const memory::Binding>& binding) {
   if (refused_ || !arena_.fits(*binding)) return std::nullopt;
+  if (!scratch_is_zero_) {
+    scratch_is_zero_ = true;
+    refused_ = !zero(arena_bytes_, bytes_);
+    if (refused_) return std::nullopt;
+  }
   if (launches_.empty()) harvest_at_ns_ = now_ns() + kHarvestIntervalNs;
   std::optional<memory::Arena::Place> place = arena_.place(*binding);
   if (!place && wait_for_launches() && emit_rows()) {
@@ -154,15 +188,27 @@ bool ResultBuffer::write(const std::shared_ptr<const memory::Binding>& binding, 
 
 bool ResultBuffer::zero_ahead() {
   if (arena_.used() <= zeroed_) return true;
-  const size_t end =
-      std::min(bindings_begin_, std::max<size_t>(arena_.used(), zeroed_ + kZeroBytes));
+  const size_t begin = zeroed_;
+  zeroed_ = std::min(bindings_begin_, std::max<size_t>(arena_.used(), zeroed_ + kZeroBytes));
+  return zero(begin, zeroed_);
+}
+
+bool ResultBuffer::zero(size_t begin, size_t end) {
   const cl_uchar zero = 0;
   cl_event event = nullptr;
   const cl_int result = next(queue_).clEnqueueFillBuffer(
-      queue_, buffer_, &zero, sizeof(zero), zeroed_, end - zeroed_, ready_ != nullptr,
+      queue_, buffer_, &zero, sizeof(zero), begin, end - begin, ready_ != nullptr,
       ready_ != nullptr ? &ready_ : nullptr, &event);
-  zeroed_ = end;
   return make_ready(result, event);
+}
+
+memory::BindingLimits ResultBuffer::limits() const {
+  memory::BindingLimits limits;
+  // So that sixteen objects find room in one buffer, and a trace takes no more than a quarter.
+  limits.map_bytes = arena_bytes_ / 16;
+  if (memory_options().trace) limits.trace_records = arena_bytes_ / 4 / memory::kTraceRecordBytes;
+  limits.scratch = scratch_;
+  return limits;
 }
 
 ResultBuffer::Progress ResultBuffer::progress() const {
@@ -236,12 +282,12 @@ void ResultBuffer::clear() {
   ready_ = nullptr;
   arena_.reset();
   zeroed_ = 0;
-  bindings_begin_ = bytes_;
+  bindings_begin_ = arena_bytes_;
 }
 
 void ResultBuffer::harvest(bool now) {
   if (launches_.empty()) return;
-  if (!now && arena_.used() < bytes_ / kHarvestShare && now_ns() < harvest_at_ns_) return;
+  if (!now && arena_.used() < arena_bytes_ / kHarvestShare && now_ns() < harvest_at_ns_) return;
   if (progress() != Progress::ended) return;
   if (emit_rows()) clear();
 }

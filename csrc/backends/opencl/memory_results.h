@@ -25,19 +25,24 @@ class ResultBuffer {
  public:
   // Null where there is no device memory for it (--memory-buffer).
   static std::shared_ptr<ResultBuffer> make(cl_command_queue queue);
-  ResultBuffer(cl_command_queue queue, cl_command_queue reader, cl_mem buffer, size_t bytes)
+  ResultBuffer(cl_command_queue queue, cl_command_queue reader, cl_mem buffer, size_t bytes,
+               const memory::ScratchPool& scratch)
       : queue_(queue),
         reader_(reader),
         buffer_(buffer),
         bytes_(bytes),
-        bindings_begin_(bytes),
-        arena_(bytes) {}
+        scratch_(scratch),
+        arena_bytes_(scratch.scratches > 0 ? scratch.offset : bytes),
+        scratch_is_zero_(arena_bytes_ == bytes),
+        bindings_begin_(arena_bytes_),
+        arena_(arena_bytes_) {}
   ResultBuffer(const ResultBuffer&) = delete;
   ResultBuffer& operator=(const ResultBuffer&) = delete;
   ~ResultBuffer();
 
   cl_mem handle() const { return buffer_; }
-  size_t bytes() const { return bytes_; }
+  // What a launch may take of it.
+  memory::BindingLimits limits() const;
 
   struct Launch {
     int64_t id;
@@ -73,12 +78,16 @@ class ResultBuffer {
   // Enqueue a command behind ready(), which it becomes. False when the driver refuses.
   bool write(const std::shared_ptr<const memory::Binding>& binding, uint64_t offset);
   bool zero_ahead();  // what slots have come to need, and somewhat more
+  bool zero(size_t begin, size_t end);
   bool make_ready(cl_int result, cl_event event);
 
   cl_command_queue queue_;   // the program's
   cl_command_queue reader_;  // ours
   cl_mem buffer_;
   size_t bytes_;
+  memory::ScratchPool scratch_;
+  size_t arena_bytes_;  // before the scratches
+  bool scratch_is_zero_;
   size_t zeroed_ = 0;  // from the last slot up to there
   cl_event ready_ = nullptr;
   size_t bindings_begin_;  // bindings are there or behind it

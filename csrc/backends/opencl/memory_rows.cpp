@@ -69,6 +69,16 @@ AccessObjectRecord object_row(int64_t launch_id, const memory::ObjectAccess& acc
   return row;
 }
 
+AccessBlockRecord block_row(int64_t launch_id, const memory::BlockAccess& access) {
+  AccessBlockRecord row;
+  row.launch_id = launch_id;
+  row.object_id = access.object_id;
+  row.offset = to_column(access.offset);
+  row.bytes = to_column(access.bytes);
+  row.accesses = to_column(access.accesses);
+  return row;
+}
+
 AccessSiteRecord site_row(int64_t launch_id, int64_t site_id, const memory::Site& site,
                           const memory::SiteAccess& access) {
   AccessSiteRecord row;

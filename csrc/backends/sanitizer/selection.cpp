@@ -21,8 +21,8 @@ void select(std::string_view word, Selection& selection) {
     selection.objects = selection.sites = selection.blocks = selection.shared = selection.local = true;
   } else if (word == "objects") {
     selection.objects = true;
-  } else if (word == "sites" || word == "divergence") {
-    // How many lanes of a warp are active is known wherever a site is counted.
+  } else if (word == "sites" || word == "divergence" || word == "coalescing") {
+    // Sectors, and how many lanes of a warp are active, are known wherever a site is counted.
     selection.sites = true;
   } else if (word == "blocks") {
     selection.blocks = true;

@@ -30,6 +30,11 @@ class SlotPlanner {
     end_ += align_to_unit(bytes);
     return at;
   }
+  // Counters of an object's blocks; none where there is one block only: all accesses are to that.
+  uint64_t blocks(uint64_t bytes) {
+    uint64_t count = (bytes + (uint64_t{1} << kBlockShift) - 1) >> kBlockShift;
+    return count > 1 ? take(count * kWord) : 0;
+  }
   struct Map {
     uint64_t offset;
     uint32_t shift;
@@ -79,19 +84,22 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
     auto map =
         mapped ? planner.map(object.object_id, object.bytes) : SlotPlanner::Map{0, kLineShift};
     uint64_t* words = entry(k);
-    words[0] = object.offset;
-    words[1] = object.bytes;
-    words[2] = map.offset;
-    words[3] = map.shift;
+    words[kObjectStart] = object.offset;
+    words[kObjectBytes] = object.bytes;
+    words[kObjectMap] = map.offset;
+    words[kObjectShift] = map.shift;
+    bool addressed = root.space == Space::global || root.space == Space::constant;
+    if (plan.reducers.blocks && addressed) words[kObjectBlocks] = planner.blocks(object.bytes);
   }
   for (uint64_t r = 0; r < ranges.size(); ++r) {
     auto map = plan.reducers.lines ? planner.map(ranges[r].object_id, ranges[r].bytes)
                                    : SlotPlanner::Map{0, kLineShift};
     uint64_t* words = entry(root_count + r);
-    words[0] = ranges[r].address;
-    words[1] = ranges[r].bytes;
-    words[2] = map.offset;
-    words[3] = map.shift;
+    words[kObjectStart] = ranges[r].address;
+    words[kObjectBytes] = ranges[r].bytes;
+    words[kObjectMap] = map.offset;
+    words[kObjectShift] = map.shift;
+    if (plan.reducers.blocks) words[kObjectBlocks] = planner.blocks(ranges[r].bytes);
   }
   binding.words[kBindingRanges] = ranges.size();
   uint64_t step = 1;
@@ -103,15 +111,30 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
   uint64_t records = plan.reducers.trace ? limits.trace_records : 0;
   binding.words[kBindingTraceRecords] = records;
   binding.words[kBindingTrace] = planner.take(records * kTraceRecordBytes);
-  binding.words[kBindingScratch] = limits.scratch_offset;
-  binding.words[kBindingScratches] = plan.reducers.compares_lanes() ? limits.scratches : 0;
-  binding.words[kBindingScratchShift] = 64 - limits.scratch_bits;
+  if (plan.reducers.compares_lanes() && limits.scratch.scratches > 0) {
+    binding.words[kBindingScratch] = limits.scratch.offset;
+    binding.words[kBindingScratches] = limits.scratch.scratches;
+    binding.words[kBindingScratchShift] = 64 - limits.scratch.bits;
+  }
   binding.slot_bytes = planner.end();
   binding.words[kBindingSpare] = align_to_unit(binding.words.size() * kWord);
   binding.room_bytes = binding.words[kBindingSpare] + kSpareLines * kUnit;
   binding.roots = std::move(objects);
   binding.ranges = std::move(ranges);
   return binding;
+}
+
+ScratchPool ScratchPool::fit(uint64_t buffer_bytes, uint64_t bytes, uint64_t work_groups) {
+  ScratchPool pool;
+  auto bytes_of = [](uint32_t bits) {
+    return kScratchHeaderBytes + (uint64_t{kScratchEntryBytes} << bits);
+  };
+  if (work_groups == 0 || bytes > buffer_bytes || bytes < work_groups * bytes_of(1)) return pool;
+  pool.bits = 1;
+  while (pool.bits < kMostScratchBits && work_groups * bytes_of(pool.bits + 1) <= bytes) ++pool.bits;
+  pool.scratches = work_groups;
+  pool.offset = (buffer_bytes - work_groups * bytes_of(pool.bits)) / kUnit * kUnit;
+  return pool;
 }
 
 Arena::Arena(uint64_t bytes) : bytes_(bytes / kUnit * kUnit), bindings_begin_(bytes_) {}

@@ -30,14 +30,30 @@ struct AddressRange {
   uint64_t bytes = 0;
 };
 
+// Scratches of work-groups (layout.h), at the end of a hidden buffer: behind all that an Arena hands
+// out. They are zero before the first launch.
+struct ScratchPool {
+  uint64_t offset = 0;  // in the hidden buffer, bytes
+  uint64_t scratches = 0;
+  uint32_t bits = 0;  // log2 of the entries of one
+  bool operator==(const ScratchPool& other) const {
+    return offset == other.offset && scratches == other.scratches && bits == other.bits;
+  }
+
+  // The largest that `bytes` at the end of a buffer have room for, for so many work-groups at a time.
+  static ScratchPool fit(uint64_t buffer_bytes, uint64_t bytes, uint64_t work_groups);
+};
+
 struct BindingLimits {
   // Room for the map of one object: larger objects are seen in coarser granules (4 KiB, 64 KiB, 2
   // MiB).
   uint64_t map_bytes = uint64_t{4} << 20;
   uint64_t trace_records = 0;  // 16 bytes each
-  // Scratches of work-groups, behind all that an Arena hands out: see ScratchPool.
-  uint64_t scratch_offset = 0, scratches = 0;
-  uint32_t scratch_bits = 0;  // log2 of the entries of one
+  ScratchPool scratch;
+  bool operator==(const BindingLimits& other) const {
+    return map_bytes == other.map_bytes && trace_records == other.trace_records &&
+           scratch == other.scratch;
+  }
 };
 
 struct Binding {

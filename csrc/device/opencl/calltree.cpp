@@ -61,6 +61,7 @@ class Builder {
     }
     resolve_dynamic_sites();
     compare_lanes();
+    count_blocks();
     if (tree_.plan.counters > kMaxCounters) throw Unsupported("more blocks than pasta counts");
   }
 
@@ -344,6 +345,14 @@ class Builder {
         site.meeting = plan.meetings++;
         plan.local_meetings += local;
       }
+    }
+  }
+
+  void count_blocks() {
+    if (!tree_.plan.reducers.blocks) return;
+    for (Site& site : tree_.plan.sites) {
+      bool of_root = site.root != kNone && (site.space == Space::global || site.space == Space::constant);
+      if (of_root || site.dynamic != kNone) site.block_run = tree_.plan.block_runs++;
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "device/opencl/layout.h"
 
@@ -32,7 +33,12 @@ class Decoder {
     std::copy_n(facts_.local_size, 3, launch.local_size);
     for (uint32_t s = 0; s < plan_.sites.size(); ++s) launch.sites.push_back(site(s));
     add_objects(launch);
+    for (const auto& [place, block] : blocks_) launch.blocks.push_back(block);
     uint64_t room = binding_.words[kBindingTraceRecords];
+    for (uint32_t s = 0; s < plan_.sums.size(); ++s)
+      launch.lanes_lost |= is_lost(plan_.sum_lost_counter(s));
+    for (uint32_t m = 0; m < plan_.meetings; ++m)
+      launch.lanes_lost |= is_lost(plan_.meeting_counter(m, KernelPlan::kLost));
     launch.trace_lost = facts_.trace_wanted > room ? facts_.trace_wanted - room : 0;
     return launch;
   }
@@ -90,15 +96,19 @@ class Decoder {
     return access;
   }
 
+  // Whether a counter of what was lost says so, or a whole work-group was.
+  bool is_lost(uint32_t counter) const {
+    return word(kSlotUngrouped) != 0 || counters_[counter] != 0;
+  }
+
   void compare_lanes(const Site& site, SiteAccess& access) const {
-    if (word(kSlotUngrouped) != 0) return;
-    if (site.sum != kNone && counters_[plan_.sum_lost_counter(site.sum)] == 0)
+    if (site.sum != kNone && !is_lost(plan_.sum_lost_counter(site.sum)))
       access.executions = counters_[plan_.sum_counter(site.sum)];
-    if (site.meeting == kNone) return;
     auto counter = [&](KernelPlan::Meeting which) {
       return counters_[plan_.meeting_counter(site.meeting, which)];
     };
-    if (counter(KernelPlan::kLost) != 0) return;
+    if (site.meeting == kNone || is_lost(plan_.meeting_counter(site.meeting, KernelPlan::kLost)))
+      return;
     if (site.space == Space::local) {
       access.bank_conflicts = counter(KernelPlan::kMoved);
     } else {
@@ -144,6 +154,7 @@ class Decoder {
         object.space = Space::global;
       }
       if (o + 1 < per_object_.size()) add_extents(object, o);
+      if (o + 1 < per_object_.size()) add_blocks(object, o);
       auto same = std::find_if(
           launch.objects.begin(), launch.objects.end(), [&](const ObjectAccess& other) {
             return object.object_id != kNoObject && other.object_id == object.object_id;
@@ -170,7 +181,7 @@ class Decoder {
 
   void add_extents(ObjectAccess& object, uint64_t number) const {
     if (!plan_.reducers.extents || !has_map(number)) return;
-    uint64_t bytes = entry(number)[1];
+    uint64_t bytes = entry(number)[kObjectBytes];
     uint64_t roots = plan_.roots.size();
     uint32_t root = static_cast<uint32_t>(number);
     uint64_t extents = binding_.words[kBindingExtents] + (number - roots) * 2 * kWord;
@@ -185,11 +196,28 @@ class Decoder {
     object.last_offset = last - 1;
   }
 
+  void add_blocks(const ObjectAccess& object, uint64_t number) {
+    bool mapped = object.space == Space::global || object.space == Space::constant;
+    if (!plan_.reducers.blocks || !mapped || object.object_id == kNoObject) return;
+    constexpr uint64_t kBytes = uint64_t{1} << kBlockShift;
+    const uint64_t bytes = entry(number)[kObjectBytes], counters = entry(number)[kObjectBlocks];
+    for (uint64_t offset = 0; offset < bytes; offset += kBytes) {
+      uint64_t accesses = counters ? word_at(counters + (offset >> kBlockShift) * kWord)
+                                   : object.loads + object.stores + object.atomics;
+      if (accesses == 0) continue;
+      BlockAccess& block = blocks_[{object.object_id, offset}];
+      block.object_id = object.object_id;
+      block.offset = offset;
+      block.bytes = std::min(kBytes, bytes - offset);
+      block.accesses += accesses;
+    }
+  }
+
   void add_lines(ObjectAccess& object, uint64_t number) const {
     const uint64_t* words = entry(number);
-    uint64_t bytes = words[1], map = words[2], shift = words[3];
+    uint64_t bytes = words[kObjectBytes], map = words[kObjectMap], shift = words[kObjectShift];
     if (!has_map(number) || bytes == 0) return;
-    uint64_t base = number < plan_.roots.size() ? facts_.bases[number] : words[0];
+    uint64_t base = number < plan_.roots.size() ? facts_.bases[number] : words[kObjectStart];
     uint64_t line0 = base >> shift;
     uint64_t granules = ((base + bytes - 1) >> shift) - line0 + 1;
     if (map > bytes_ || granules > bytes_ - map) return;
@@ -237,6 +265,7 @@ class Decoder {
   SlotFacts facts_;
   std::vector<uint64_t> counters_;
   std::vector<ObjectAccess> per_object_;
+  std::map<std::pair<int64_t, uint64_t>, BlockAccess> blocks_;  // by object and offset
 };
 
 }  // namespace

@@ -39,14 +39,23 @@ struct ObjectAccess {
   std::optional<uint64_t> first_offset, last_offset;
 };
 
+// The accesses of a launch to one block (2 MiB, the last one less) of an object.
+struct BlockAccess {
+  int64_t object_id = kNoObject;
+  uint64_t offset = 0, bytes = 0;  // of the block, in the object
+  uint64_t accesses = 0;           // a work-item each
+};
+
 // Adds the counts and extents of an object that turned out to be the same one; not its lines.
 void merge_object(ObjectAccess& into, const ObjectAccess& other);
 
 struct LaunchAccess {
   std::vector<SiteAccess> sites;       // one for each site of the plan
   std::vector<ObjectAccess> objects;   // those accessed at least once
+  std::vector<BlockAccess> blocks;     // of known objects, those accessed; by object and offset
   uint64_t local_size[3] = {0, 0, 0};  // as enqueued
   uint64_t trace_lost = 0;             // accesses that found no room in the trace
+  bool lanes_lost = false;             // some that are compared found no room in the scratch
 };
 
 // Facts that the device wrote into a slot.

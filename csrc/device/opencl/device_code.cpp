@@ -12,7 +12,7 @@ DeviceCode::DeviceCode(Globals& globals, const KernelPlan& plan, uint32_t size_b
       functions_(functions),
       slot_(plan.slot_layout()),
       state_{plan.counters, static_cast<uint32_t>(plan.roots.size()), plan.dynamic_sites,
-             plan.meetings} {}
+             plan.meetings, plan.block_runs} {}
 
 Id DeviceCode::state_type() {
   return globals_.pointer_type(StorageFunction, globals_.array_type(ulong(), state_.words()));

@@ -24,8 +24,9 @@ struct StateLayout {
   uint32_t roots;
   uint32_t dynamic_sites;
   uint32_t meetings;
+  uint32_t block_runs;
 
-  enum RootWord : uint32_t { base, bytes, line0, limit, map, shift, first, last, kRootWords };
+  enum RootWord : uint32_t { base, bytes, line0, limit, map, shift, blocks, first, last, kRootWords };
   uint32_t root(uint32_t number, RootWord word) const {
     return counters + number * kRootWords + word;
   }
@@ -48,7 +49,11 @@ struct StateLayout {
   uint32_t sub_group() const { return binding() + 5; }  // number in the work-group
   // How often the work-item has executed the site.
   uint32_t ordinal(uint32_t meeting) const { return binding() + 6 + meeting; }
-  uint32_t words() const { return ordinal(meetings); }
+  // A run of accesses of a site to one block: offset from the slot of its counter (0: none), and
+  // how many so far.
+  uint32_t block_place(uint32_t run) const { return ordinal(meetings) + 2 * run; }
+  uint32_t block_length(uint32_t run) const { return block_place(run) + 1; }
+  uint32_t words() const { return block_place(block_runs); }
 };
 
 // What a function that finds the object of an address returns when there is none.
@@ -97,6 +102,14 @@ class DeviceCode {
   spirv::Id reach(const std::vector<uint32_t>& candidates, bool ranges, uint32_t lines);
   spirv::Id tally();  // void (state, slot, ulong *object, ulong *length, ulong site, ulong object)
   spirv::Id trace();  // void (state, slot, ulong site, ulong address)
+
+  // -- Accesses to each block of an object (device_blocks.cpp)
+  // Offset from the slot of the counter of the block that `address` lies in, 0 if it has none.
+  spirv::Id block_of_root(spirv::Emitter& code, spirv::Id state, uint32_t root, spirv::Id address);
+  spirv::Id block_of_any(spirv::Emitter& code, spirv::Id state, spirv::Id slot, const Site& site,
+                         spirv::Id object, spirv::Id address);
+  spirv::Id count_block();  // void (slot, ulong *place, ulong *length, ulong place)
+  spirv::Id flush_block();  // void (slot, ulong place, ulong length): once a sub-group, at the end
 
   // -- Work-items of a sub-group, compared (device_groups.cpp)
   // These are not inlined, which would make the kernel many times larger; and so they take no

@@ -36,7 +36,7 @@ Id DeviceCode::find_range() {
   Id zero = globals_.u64(0), one = globals_.u64(1);
   Id varying = load_word(code, state, state_.zero());
   Id ranges = binding_word(code, state, slot, kBindingRanges);
-  auto field = [&](Id range, uint32_t number) {
+  auto field = [&](Id range, ObjectWord number) {
     Id entry = object_offset(code, state, code.binary(OpIAdd, range, globals_.u64(state_.roots)));
     Id offset = code.binary(OpIAdd, entry, globals_.u64(uint64_t{number} * kWord));
     return code.load(ulong(), long_at(code, slot, offset), kWord);
@@ -56,7 +56,7 @@ Id DeviceCode::find_range() {
   Id further = code.binary(OpIAdd, found, step);
   Id exists = code.compare(OpULessThanEqual, further, ranges);
   Id last = code.select(exists, code.binary(OpISub, further, one), zero);
-  Id at_or_before = code.compare(OpULessThanEqual, field(last, 0), address);
+  Id at_or_before = code.compare(OpULessThanEqual, field(last, kObjectStart), address);
   Id take = code.emit(OpLogicalAnd, globals_.bool_type(), {exists, at_or_before});
   auto& steps = code.blocks().back().instructions;
   steps.push_back(Instruction::make(OpSelect, ulong(), next_found, {take, further, found}));
@@ -65,8 +65,8 @@ Id DeviceCode::find_range() {
   code.begin_block(done);
   Id any = code.compare(OpINotEqual, found, zero);
   Id range = code.select(any, code.binary(OpISub, found, one), zero);
-  Id offset = code.binary(OpISub, address, field(range, 0));
-  Id in_range = code.compare(OpULessThan, offset, field(range, 1));
+  Id offset = code.binary(OpISub, address, field(range, kObjectStart));
+  Id in_range = code.compare(OpULessThan, offset, field(range, kObjectBytes));
   Id inside = code.emit(OpLogicalAnd, globals_.bool_type(), {any, in_range});
   code.effect(OpReturnValue, {code.select(inside, range, globals_.u64(kNowhere))});
   return end(function, id);
@@ -138,15 +138,15 @@ Id DeviceCode::reach(const std::vector<uint32_t>& candidates, bool ranges, uint3
     Id is_range = code.compare(OpINotEqual, range, globals_.u64(kNowhere));
     Id number = code.binary(OpIAdd, code.select(is_range, range, zero), globals_.u64(state_.roots));
     Id entry = object_offset(code, state, number);
-    auto field = [&](uint32_t word) {
+    auto field = [&](ObjectWord word) {
       Id offset = code.binary(OpIAdd, entry, globals_.u64(uint64_t{word} * kWord));
       return code.load(ulong(), long_at(code, slot, offset), kWord);
     };
-    Id begin_address = field(0), shift = field(3), one = globals_.u64(1);
+    Id begin_address = field(kObjectStart), shift = field(kObjectShift), one = globals_.u64(1);
     Id line0 = code.binary(OpShiftRightLogical, begin_address, shift);
-    Id last = code.binary(OpISub, code.binary(OpIAdd, begin_address, field(1)), one);
+    Id last = code.binary(OpISub, code.binary(OpIAdd, begin_address, field(kObjectBytes)), one);
     Id granules = code.binary(OpISub, code.binary(OpShiftRightLogical, last, shift), line0);
-    choose(is_range, number, {field(2), shift, line0, code.binary(OpIAdd, granules, one)});
+    choose(is_range, number, {field(kObjectMap), shift, line0, code.binary(OpIAdd, granules, one)});
   }
   // From the last candidate to the first, so that the first one that fits wins.
   for (size_t i = candidates.size(); i-- > 0;) {

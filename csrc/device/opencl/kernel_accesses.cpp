@@ -48,7 +48,8 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
       const Mark& mark = found.mark;
       bool traced = plan_.reducers.trace;
       bool marked = mark.wanted && plan_.reducers.lines && site.space != Space::local;
-      if (!marked && !traced && site.dynamic == kNone && site.meeting == kNone) return;
+      bool lone = !marked && !traced && site.dynamic == kNone && site.meeting == kNone;
+      if (lone && site.block_run == kNone) return;
       Id own = address();
       Id first = own;
       if (mark.distance) {
@@ -56,10 +57,12 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
       }
       uint64_t bytes = mark.bytes ? mark.bytes : access.bytes;
       uint64_t alignment = mark.bytes ? mark.alignment : access.alignment;
+      Id object = 0;
       if (marked || site.dynamic != kNone) {
-        touch(code, state_, slot_, found.site, first, globals_.u64(bytes),
-              lines_of(bytes, alignment));
+        object = touch(code, state_, slot_, found.site, first, globals_.u64(bytes),
+                       lines_of(bytes, alignment));
       }
+      count_block(code, state_, slot_, found.site, object, own);
       if (traced) trace(code, state_, slot_, found.site, own);
       visit(code, state_, slot_, found.site, own);
       break;
@@ -68,7 +71,8 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
       Id bytes = as_ulong(access.count);
       Id own = address();
       count(code, state_, found.amount, bytes);
-      touch(code, state_, slot_, found.site, own, bytes, kAnyLines);
+      Id object = touch(code, state_, slot_, found.site, own, bytes, kAnyLines);
+      count_block(code, state_, slot_, found.site, object, own);
       if (plan_.reducers.trace) trace(code, state_, slot_, found.site, own);
       break;
     }
@@ -88,8 +92,8 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
   }
 }
 
-void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id address, Id bytes,
-                         uint32_t lines) {
+Id KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id address, Id bytes,
+                       uint32_t lines) {
   const Site& site = plan_.sites[number];
   const StateLayout& layout = device_.state_layout();
   if (site.dynamic != kNone) {
@@ -107,11 +111,27 @@ void KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id a
       Id is_range = code.compare(OpUGreaterThanEqual, object, globals_.u64(layout.roots));
       tally(code, state, slot, site.dynamic, code.select(is_range, object, globals_.u64(kNowhere)));
     }
-  } else if (site.root != kNone && plan_.reducers.lines &&
+    return object;
+  }
+  if (site.root != kNone && plan_.reducers.lines &&
              (site.space == Space::global || site.space == Space::constant)) {
     code.emit(OpFunctionCall, globals_.void_type(),
               {device_.touch(site.root, lines), state, slot, address, bytes});
   }
+  return 0;
+}
+
+void KernelWriter::count_block(Emitter& code, Id state, Id slot, uint32_t number, Id object,
+                               Id address) {
+  const Site& site = plan_.sites[number];
+  if (site.block_run == kNone) return;
+  Id place = object ? device_.block_of_any(code, state, slot, site, object, address)
+                    : device_.block_of_root(code, state, site.root, address);
+  const StateLayout& layout = device_.state_layout();
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {device_.count_block(), slot,
+             device_.word_pointer(code, state, layout.block_place(site.block_run)),
+             device_.word_pointer(code, state, layout.block_length(site.block_run)), place});
 }
 
 // Local memory has no address that means anything outside: offsets then, where the variable is known.
@@ -169,7 +189,8 @@ Id KernelWriter::element_loop(uint32_t site) {
   code.begin_block(body);
   Id at = code.binary(OpIAdd, address, code.binary(OpIMul, index, step));
   uint64_t bytes = plan_.sites[site].bytes;
-  touch(code, state, slot, site, at, globals_.u64(bytes), lines_of(bytes, bytes));
+  Id object = touch(code, state, slot, site, at, globals_.u64(bytes), lines_of(bytes, bytes));
+  count_block(code, state, slot, site, object, at);
   if (plan_.reducers.trace) trace(code, state, slot, site, at);
   visit(code, state, slot, site, at);
   code.blocks().back().instructions.push_back(

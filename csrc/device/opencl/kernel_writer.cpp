@@ -114,7 +114,7 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
     const Root& root = plan_.roots[k];
     if (!is_addressed(root)) continue;
-    auto field = [&](uint32_t number) {
+    auto field = [&](ObjectWord number) {
       uint64_t word = kBindingObjects + uint64_t{k} * kBindingObjectWords + number;
       Id offset = code.binary(OpIAdd, binding_offset, globals_.u64(word * kWord));
       return code.load(device_.ulong(), device_.long_at(code, slot, offset), kWord);
@@ -124,10 +124,11 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
       return value;
     };
     Id base =
-        set(StateLayout::base, code.binary(OpISub, code.address(root_pointer(root)), field(0)));
-    Id bytes = set(StateLayout::bytes, field(1));
-    set(StateLayout::map, field(2));
-    Id shift = set(StateLayout::shift, field(3));
+        set(StateLayout::base, code.binary(OpISub, code.address(root_pointer(root)), field(kObjectStart)));
+    Id bytes = set(StateLayout::bytes, field(kObjectBytes));
+    set(StateLayout::map, field(kObjectMap));
+    if (plan_.reducers.blocks) set(StateLayout::blocks, field(kObjectBlocks));
+    Id shift = set(StateLayout::shift, field(kObjectShift));
     Id line0 = set(StateLayout::line0, code.binary(OpShiftRightLogical, base, shift));
     Id end = code.binary(OpISub, code.binary(OpIAdd, base, bytes), one);
     Id granules = code.binary(
@@ -141,6 +142,10 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
     device_.store_word(code, state, layout.run_object(d),
                        code.emit(OpNot, device_.ulong(), {varying_zero}));
     device_.store_word(code, state, layout.run_length(d), varying_zero);
+  }
+  for (uint32_t r = 0; r < layout.block_runs; ++r) {
+    device_.store_word(code, state, layout.block_place(r), varying_zero);
+    device_.store_word(code, state, layout.block_length(r), varying_zero);
   }
   if (plan_.reducers.trace) {
     auto group = [&](uint32_t c) {
@@ -338,6 +343,11 @@ void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
                 {device_.flush_raise(), slot, globals_.u64(uint64_t{word} * kWord),
                  device_.load_word(code, state, from)});
     }
+  }
+  for (uint32_t r = 0; r < layout.block_runs; ++r) {
+    code.emit(OpFunctionCall, globals_.void_type(),
+              {device_.flush_block(), slot, device_.load_word(code, state, layout.block_place(r)),
+               device_.load_word(code, state, layout.block_length(r))});
   }
   for (const Site& site : plan_.sites) {
     // An object that no access can have ends the run.

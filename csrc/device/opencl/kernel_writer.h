@@ -38,9 +38,11 @@ class KernelWriter {
 
   void access(spirv::Emitter& code, const InstanceAccess& found, const Ids& ids);
   // Finds the object of a dynamic site and counts for it; marks lines. Straight-line code, as is
-  // trace().
-  void touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
-             spirv::Id address, spirv::Id bytes, uint32_t lines);
+  // trace(). Returns the object of a dynamic site, else 0.
+  spirv::Id touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
+                  spirv::Id address, spirv::Id bytes, uint32_t lines);
+  void count_block(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
+                   spirv::Id object, spirv::Id address);
   spirv::Id outside_address(spirv::Emitter& code, spirv::Id state, const Site& site,
                             spirv::Id address);
   void trace(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,

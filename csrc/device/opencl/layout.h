@@ -21,6 +21,7 @@
 //            then, at offsets that the binding gives,
 //            table    dynamic site d, object o: accesses[d * stride + o]; o < K: roots, then ranges
 //            extents  of range r: first, last, as above
+//            blocks   of each object of more than one block: accesses to each 2 MiB of it
 //            maps     one byte a granule (2^shift bytes of address): 1 if touched; one more byte
 //                     takes accesses outside the object
 //            trace    records of 16 bytes: u64 address, u64 work-item << 24 | site
@@ -38,9 +39,10 @@
 //            10       how many there are
 //            11       64 - log2(entries of a scratch)
 //            12..15   0
-//            16 + 4 k root k: bytes by which its pointer lies behind the start of its object,
-//                     bytes of the object, offset of its map in the slot, shift
-//            16 + 4 (K + r)  range r, sorted by address: address, bytes, offset of its map, shift
+//            16 + 5 k root k: bytes by which its pointer lies behind the start of its object,
+//                     bytes of the object, offset of its map in the slot, shift, offset of its
+//                     blocks (0: not counted)
+//            16 + 5 (K + r)  range r, sorted by address: address, bytes, and the same
 //
 // A *scratch* belongs to one work-group while that runs, and is as it was before when it has ended.
 // It is a hash table in which the work-items of a sub-group meet (device_groups.cpp), wherever and
@@ -61,6 +63,7 @@ inline constexpr uint32_t kWord = 8;       // bytes
 inline constexpr uint32_t kShards = 8;     // work-groups spread their atomics over these
 inline constexpr uint32_t kLineShift = 6;  // log2 of a line's bytes
 inline constexpr uint32_t kPageShift = 12;
+inline constexpr uint32_t kBlockShift = 21;
 
 inline constexpr uint32_t kSlotTraceWanted = 0;
 inline constexpr uint32_t kSlotLocalSize = 1;
@@ -95,7 +98,8 @@ inline constexpr uint32_t kBindingScratch = 9;
 inline constexpr uint32_t kBindingScratches = 10;
 inline constexpr uint32_t kBindingScratchShift = 11;
 inline constexpr uint32_t kBindingObjects = 16;
-inline constexpr uint32_t kBindingObjectWords = 4;  // delta or address, bytes, map, shift
+inline constexpr uint32_t kBindingObjectWords = 5;
+enum ObjectWord : uint32_t { kObjectStart, kObjectBytes, kObjectMap, kObjectShift, kObjectBlocks };
 
 inline constexpr uint32_t kScratchHeaderBytes = 64;
 inline constexpr uint32_t kScratchEntryBytes = 32;

@@ -61,6 +61,7 @@ struct Site {
   // Numbers in the plan, where lanes are compared: of the sum of its executions, and among the sites
   // that are compared at each access.
   uint32_t sum = kNone, meeting = kNone;
+  uint32_t block_run = kNone;  // number among the sites whose blocks are counted
 
   // Where it stands in the program.
   std::string function;
@@ -77,6 +78,8 @@ struct Reducers {
   bool extents = false;  // first and last byte to the byte, not to the line; one more atomic a
                          // sub-group and object
   bool trace = false;    // every access, appended to a bounded buffer
+
+  bool blocks = false;   // accesses to each 2 MiB of an object
 
   // What compares the work-items of a sub-group: `width` of them with consecutive local linear ids,
   // the first at a multiple of `width`. One sub-group access is the n-th execution of a site by each
@@ -105,6 +108,7 @@ struct KernelPlan {
   std::vector<Site> sites;
   uint32_t counters = 0;
   uint32_t dynamic_sites = 0;
+  uint32_t block_runs = 0;
 
   // Counters that sub-groups, not work-items, add to; in the slot behind the `counters`.
   std::vector<CountSum> sums;  // of which the largest of a sub-group's work-items are added up

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -50,6 +51,8 @@ std::vector<Record> read_records(const KernelPlan& plan, const Binding& binding,
 struct Touched {
   ObjectAccess access;
   std::unordered_set<uint64_t> lines;
+  std::map<uint64_t, uint64_t> blocks;  // number -> accesses
+  uint64_t bytes = 0;
   uint64_t first = ~uint64_t{0}, end = 0;
 };
 
@@ -125,6 +128,7 @@ class Reducer {
     uint64_t offset = record.address - base;
     object.first = std::min(object.first, offset);
     object.end = std::max(object.end, offset + site.bytes);
+    ++object.blocks[offset >> kBlockShift];
     uint64_t last = (record.address + site.bytes - 1) >> kLineShift;
     for (uint64_t line = record.address >> kLineShift; line <= last; ++line)
       object.lines.insert(line);
@@ -188,8 +192,10 @@ class Reducer {
       if (o < roots) {
         access.object_id = binding_.roots[o].object_id;
         access.argument = plan_.roots[o].argument;
+        object.bytes = binding_.roots[o].bytes;
       } else if (o + 1 < touched_.size()) {
         access.object_id = binding_.ranges[o - roots].object_id;
+        object.bytes = binding_.ranges[o - roots].bytes;
         access.space = Space::global;
       }
       auto same = std::find_if(merged.begin(), merged.end(), [&](const Touched* other) {
@@ -202,6 +208,7 @@ class Reducer {
       Touched& into = **same;
       merge_object(into.access, access);
       into.lines.insert(object.lines.begin(), object.lines.end());
+      for (const auto& [block, accesses] : object.blocks) into.blocks[block] += accesses;
       into.first = std::min(into.first, object.first);
       into.end = std::max(into.end, object.end);
     }
@@ -221,7 +228,16 @@ class Reducer {
         access.last_offset = object->end - 1;
       }
       launch.objects.push_back(access);
+      if (access.object_id == kNoObject) continue;
+      for (const auto& [block, accesses] : object->blocks) {
+        const uint64_t offset = block << kBlockShift;
+        const uint64_t bytes = std::min(uint64_t{1} << kBlockShift, object->bytes - offset);
+        launch.blocks.push_back({access.object_id, offset, bytes, accesses});
+      }
     }
+    std::sort(launch.blocks.begin(), launch.blocks.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.object_id, a.offset) < std::tie(b.object_id, b.offset);
+    });
   }
 
   const KernelPlan& plan_;

@@ -1,9 +1,7 @@
 // The trace -> the same tables as the counters give, and what only a trace can say.
 //
 // This is the reference analysis on the CPU: it looks at every access, and shares no code with the
-// reduction on the device. Coalescing, divergence and bank conflicts are computed here only,
-// because they compare work-items: a CPU device runs one after the other, so no bounded table on
-// the device could hold what is to be compared.
+// reduction on the device.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +12,7 @@
 
 namespace pasta::memory {
 
-// A *sub-group* is `width` work-items with consecutive local linear ids, the first at a multiple of
-// `width`. One sub-group access is the n-th execution of a site by each of its work-items, n = 0,
-// 1, ...: what lanes in lockstep do together wherever they run the same number of iterations.
+// Of sub-groups, see Reducers.
 struct TraceOptions {
   uint32_t width = 32;
   uint32_t banks = 32;  // of local memory, each 4 bytes wide

@@ -14,9 +14,13 @@ void test_words() {
   const MemoryOptions usual = MemoryOptions::parse("objects,sites,lines,blocks", "", "");
   CHECK(usual.objects && usual.sites && usual.lines && !usual.shared && !usual.trace);
   const MemoryOptions all = MemoryOptions::parse("all", "", "");
-  CHECK(all.objects && all.sites && all.lines && all.shared && !all.trace);
+  CHECK(all.objects && all.sites && all.lines && all.blocks && all.shared && !all.trace);
+  CHECK(all.coalescing && all.divergence && all.compares_lanes());
+  CHECK(usual.blocks && !usual.compares_lanes());
+  const MemoryOptions lanes = MemoryOptions::parse("divergence", "", "");
+  CHECK(lanes.measures_sites() && lanes.measures_anything() && !lanes.coalescing);
   // Words of other devices are not an error, but nothing is measured.
-  const MemoryOptions other = MemoryOptions::parse("blocks,divergence", "", "");
+  const MemoryOptions other = MemoryOptions::parse("floor,shared", "", "");
   CHECK(!other.measures_anything() && other.asks_for_anything);
   CHECK(MemoryOptions::parse(",,trace,", "", "").trace);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -17,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-#: Scratches behind the arena, and log2 of the most entries of one: four work-groups run at a time at most.
-SCRATCHES, MOST_SCRATCH_BITS = 4, 18
+#: Room for the scratches of work-groups behind the arena, as many as may run at a time.
+SCRATCH_BYTES, WORK_GROUPS = 32 << 20, 2 * (os.cpu_count() or 1)
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LIBRARIES = Path(sys.prefix) / "lib"  # where the wheels of the Intel runtime put their libraries
@@ -30,21 +31,29 @@ def native() -> ModuleType:
     given = os.environ.get("PASTA_SPIRV_MODULE")
     build = Path(given) if given else REPOSITORY / "build" / "spirv-tests"
     if not given:
-        import pybind11
-
-        cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "cmake"
-        if not (build / "CMakeCache.txt").exists():
-            configure = ["-S", str(REPOSITORY / "csrc/device/opencl"), "-B", str(build)]
-            ninja = shutil.which("ninja", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-            if ninja:
-                configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
-            hints = [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"]
-            subprocess.run([cmake, *configure, *hints], check=True, capture_output=True)
-        subprocess.run([cmake, "--build", str(build), "-j", "2"], check=True, capture_output=True)
+        build.mkdir(parents=True, exist_ok=True)
+        with (build / ".lock").open("w") as lock:  # the tests may run in several processes
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _build(build)
     sys.path.insert(0, str(build))
     import _spirv
 
     return _spirv
+
+
+def _build(build: Path) -> None:
+    import pybind11
+
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    cmake = shutil.which("cmake", path=path) or "cmake"
+    if not (build / "CMakeCache.txt").exists():
+        configure = ["-S", str(REPOSITORY / "csrc/device/opencl"), "-B", str(build)]
+        ninja = shutil.which("ninja", path=path)
+        if ninja:
+            configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+        hints = [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"]
+        subprocess.run([cmake, *configure, *hints], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", str(build), "-j", "2"], check=True, capture_output=True)
 
 
 @lru_cache
@@ -128,8 +137,10 @@ class Result:
 
     sites: list[dict[str, Any]]
     objects: list[dict[str, Any]]
+    blocks: list[tuple[int, int, int, int]]  # object, offset, bytes, accesses
     local_size: list[int]
     trace_lost: int
+    lanes_lost: bool
     slot: bytes = field(repr=False)
     binding: Any = field(repr=False)
     plan: Any = field(repr=False)
@@ -148,7 +159,20 @@ class Kernel:
     """One kernel of a program, instrumented and as it was."""
 
     def __init__(self, source: str, name: str, options: str = "-cl-std=CL3.0", **reducers: Any) -> None:
-        self.module = compile_source(source, options)
+        build = [o for o in options.split() if o.startswith("-cl-") and not o.startswith("-cl-std")]
+        self._make(compile_source(source, options), name, build, {}, reducers)
+
+    @classmethod
+    def of_module(cls, module: bytes, name: str, constants: dict[int, Any], **reducers: Any) -> Kernel:
+        """A kernel of a SPIR-V module, with values for specialization constants."""
+        kernel = cls.__new__(cls)
+        kernel._make(module, name, [], constants, reducers)
+        return kernel
+
+    def _make(
+        self, module: bytes, name: str, build: list[str], constants: dict[int, Any], reducers: dict[str, Any]
+    ) -> None:
+        self.module = module
         self.instrumented, plans, self.skipped, error = native().instrument(self.module, **reducers)
         assert not error, error
         validate(self.instrumented)
@@ -156,11 +180,14 @@ class Kernel:
         assert self.plan is not None, self.skipped
         cl = open_cl()
         assert cl is not None
-        build = [o for o in options.split() if o.startswith("-cl-") and not o.startswith("-cl-std")]
-        self.kernel = getattr(cl.Program(context(), self.instrumented).build(build), name)
-        self.original = getattr(cl.Program(context(), self.module).build(build), name)
+        programs = [cl.Program(context(), words) for words in (self.instrumented, self.module)]
+        for program in programs:
+            for number, value in constants.items():
+                program._get_prg().set_specialization_constant(number, value)
+            program.build(build)
+        self.kernel, self.original = (getattr(program, name) for program in programs)
         self.arena_bytes = 64 << 20
-        self.hidden = buffer(self.arena_bytes + SCRATCHES * (64 + (32 << MOST_SCRATCH_BITS)))
+        self.hidden = buffer(self.arena_bytes + SCRATCH_BYTES)
         self.arena = native().Arena(self.arena_bytes)
 
     def run(
@@ -172,7 +199,7 @@ class Kernel:
         trace_records: int = 0,
         map_bytes: int = 4 << 20,
         same_object: dict[int, int] | None = None,
-        scratch_bits: int = 16,
+        scratch_bytes: int = SCRATCH_BYTES,
         global_offset: Sequence[int] | None = None,
     ) -> Result:
         """Launch once. Buffers get their argument's number as object id, unless `same_object` renames it."""
@@ -180,7 +207,8 @@ class Kernel:
         assert cl is not None
         objects = [self._bound(root, arguments, same_object or {}) for root in self.plan.roots]
         binding = native().bind(
-            self.plan, objects, list(ranges), map_bytes, trace_records, self.arena_bytes, SCRATCHES, scratch_bits
+            self.plan, objects, list(ranges), map_bytes, trace_records,
+            self.arena_bytes + SCRATCH_BYTES, scratch_bytes, WORK_GROUPS,
         )
         self.arena.reset()
         place = self.arena.place(binding)

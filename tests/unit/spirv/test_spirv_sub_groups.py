@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spirv_harness import Kernel, Result, buffer, open_cl
+from spirv_harness import WORK_GROUPS, Kernel, Result, buffer, open_cl
 from test_spirv_trace import EVERYTHING, assert_trace_agrees
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -47,19 +47,21 @@ def test_sectors_of_strided_reads(stride: int, width: int) -> None:
     assert_as_traced(result, width)
 
 
-def test_divergent_lanes() -> None:
+@pytest.mark.parametrize("reducers", [COMPARED, {"divergence": True}])
+def test_divergent_lanes(reducers: dict[str, bool]) -> None:
     source = """
     kernel void triangle(global int *out) {
       int i = get_global_id(0);
       for (int k = 0; k <= i % 8; ++k) out[i * 8 + k] = k;
     }"""
     n, width = 64, 8
-    kernel = Kernel(source, "triangle", trace=True, width=width, **COMPARED)
+    kernel = Kernel(source, "triangle", trace=True, width=width, **reducers)
     result = kernel.run((n,), (32,), buffer(4 * 8 * n), trace_records=n * 8)
     site = site_of(result, "store")
     assert site["executions"] == n // width * 8  # the longest lane runs 8 times
     assert site["lanes"] == n // width * (8 * 9 // 2)
-    assert_as_traced(result, width)
+    if reducers == COMPARED:
+        assert_as_traced(result, width)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 16, 32, 33])
@@ -90,3 +92,50 @@ def test_everything_is_as_traced(sub_groups: bool, local: int) -> None:
         result = kernel.run((n,), (local,), buffer(4 * n), buffer(4 * n), buffer(24 * n), cl.LocalMemory(64),
                             buffer(64), np.int32(n), trace_records=100000)
         assert_as_traced(result)
+
+
+def test_what_finds_no_room_is_not_guessed() -> None:
+    source = """
+    kernel void fill(global int *out, global const int *rows) {
+      int i = get_global_id(0);
+      for (int k = 0; k < rows[i % 64]; ++k) out[(i * 7 + k * 64) % 4096] = k;
+    }"""
+    rows = buffer(np.arange(64, dtype=np.int32))
+    kernel = Kernel(source, "fill", **COMPARED)
+    room = kernel.run((256,), (64,), buffer(4 * 4096), rows)
+    assert not room.lanes_lost
+    # Two sub-groups of each of the four work-groups; the longest lanes of theirs run 31 and 63 times.
+    assert site_of(room, "store")["executions"] == 4 * (31 + 63)
+    tight = kernel.run((256,), (64,), buffer(4 * 4096), rows, scratch_bytes=WORK_GROUPS * (64 + 32 * 8))
+    assert tight.lanes_lost
+    assert site_of(tight, "store")["sectors"] is None
+    assert [site["lanes"] for site in tight.sites] == [site["lanes"] for site in room.sites]
+    none = kernel.run((256,), (64,), buffer(4 * 4096), rows, scratch_bytes=0)
+    assert none.lanes_lost
+    assert {site["executions"] for site in none.sites} == {None}
+    # The scratches are as they were: the next launch finds them so.
+    assert kernel.run((256,), (64,), buffer(4 * 4096), rows).sites == room.sites
+
+
+def test_launches_of_many_work_groups_side_by_side() -> None:
+    source = """
+    kernel void rows(global const int *in, global int *out, int n) {
+      local int sums[64];
+      int i = get_global_id(0), k = get_local_id(0);
+      int sum = 0;
+      for (int j = 0; j < n; ++j) sum += in[i * n + j];
+      sums[k] = sum;
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (k % 2) out[i] = sums[k ^ 1];
+    }"""
+    groups, n = 300, 20
+    kernel = Kernel(source, "rows", **COMPARED)
+    result = kernel.run((64 * groups,), (64,), buffer(4 * 64 * groups * n), buffer(4 * 64 * groups), np.int32(n))
+    load, store = site_of(result, "load"), site_of(result, "store")
+    # 32 lanes 80 bytes apart, in rows of 2560: 32 lines at each step; 128 bytes would fill two.
+    assert load["executions"] == 2 * groups * n
+    assert (load["sectors"], load["ideal_sectors"]) == (64 * groups * n, 4 * groups * n)
+    # Every second of 32 ints: both of their lines, for the bytes of one.
+    assert (store["executions"], store["lanes"], store["sectors"], store["ideal_sectors"]) == (
+        2 * groups, 32 * groups, 4 * groups, 2 * groups)
+    assert site_of(result, "store", "local")["bank_conflicts"] == 0

@@ -84,6 +84,7 @@ Id Globals::builtin(BuiltIn builtin, std::string_view text, Id type) {
     module_.section(Section::globals)
         .push_back(Instruction::make(OpVariable, pointer, id, {StorageInput}));
     auto& annotations = module_.section(Section::annotations);
+    capability(CapabilityLinkage);
     std::vector<uint32_t> linkage{id, DecorationLinkageAttributes};
     append_string(linkage, text);
     linkage.push_back(kLinkageImport);

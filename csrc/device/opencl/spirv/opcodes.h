@@ -174,6 +174,7 @@ enum StorageClass : uint32_t {
 };
 
 enum Capability : uint32_t {
+  CapabilityLinkage = 5,
   CapabilityKernel = 6,
   CapabilityInt64 = 11,
   CapabilityInt64Atomics = 12,
