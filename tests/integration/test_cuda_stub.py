@@ -159,6 +159,13 @@ def test_collectives_have_the_bytes_of_nccls_annotations(stub: Stub, tmp_path: P
     assert ranges["parent_id"].null_count() == ranges.height == 8
 
 
+def test_nccl_is_heard_where_ranges_are_not_traced(stub: Stub, tmp_path: Path) -> None:
+    output = tmp_path / "t.pasta"
+    stub.record([stub.build(SOURCES / "nccl.cpp", "-ldl")], output, "-t", "cuda", STUB_KERNEL=KERNEL)
+    assert rows(output, "collective")["bytes"].to_list() == [4000, 4000, 4000, 64, 96]
+    assert rows(output, "range").height == 0
+
+
 def test_collectives_without_calls_are_known_by_their_kernels(stub: Stub, tmp_path: Path) -> None:
     output = tmp_path / "t.pasta"
     stub.record([stub.build(SOURCES / "nccl.cpp", "-ldl")], output, "-t", "kernel", STUB_KERNEL=KERNEL)

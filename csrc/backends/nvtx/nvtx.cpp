@@ -4,6 +4,7 @@
 #include <nvtx3/nvToolsExtPayload.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -84,13 +85,24 @@ std::string_view message(const nvtxEventAttributes_t* attributes, std::string& w
 
 constexpr auto kSource = AnnotationSource::nvtx;
 
+// Ranges are traced, or open the capture range; else NVTX is here for NCCL only.
+bool hears_ranges() {
+  static const bool hears = [] {
+    const char* const range = std::getenv("PASTA_CAPTURE_RANGE");
+    return traces(TableId::range) || (range != nullptr && std::string_view(range) == "range");
+  }();
+  return hears;
+}
+
 void mark(Domain& domain, const nvtxEventAttributes_t* attributes) {
+  if (!hears_ranges()) return;
   std::string wide;
   const std::string category = domain.category(attributes == nullptr ? 0 : attributes->category);
   range_mark(message(attributes, wide), kSource, domain.name, category);
 }
 
 nvtxRangeId_t start(Domain& domain, const nvtxEventAttributes_t* attributes) {
+  if (!hears_ranges()) return 0;
   std::string wide;
   const std::string category = domain.category(attributes == nullptr ? 0 : attributes->category);
   return static_cast<nvtxRangeId_t>(range_start(message(attributes, wide), kSource, domain.name, category));
@@ -104,6 +116,7 @@ const nvtxPayloadData_t* payloads(const nvtxEventAttributes_t* attributes, size_
 }
 
 int push(Domain& domain, const nvtxEventAttributes_t* attributes) {
+  if (!hears_ranges() && domain.nccl == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
   std::string wide;
   const std::string category = domain.category(attributes == nullptr ? 0 : attributes->category);
   const std::string_view text = message(attributes, wide);
@@ -117,7 +130,7 @@ int push(Domain& domain, const nvtxEventAttributes_t* attributes) {
 }
 
 int pop(Domain& domain, const nvtxPayloadData_t* data = nullptr, size_t count = 0) {
-  range_pop(kSource, domain.name);
+  if (hears_ranges() || domain.nccl != nullptr) range_pop(kSource, domain.name);
   if (domain.nccl != nullptr) domain.nccl->end(domain.schemas, data, count);
   return NVTX_NO_PUSH_POP_TRACKING;
 }
@@ -211,12 +224,9 @@ void install_payloads(intptr_t* slots) {
 const Backend kBackend = {"nvtx", "run with NVTX 3 programs on a CPU machine and with torch on NVIDIA H200", nullptr, nullptr,
                           nullptr};
 
-}  // namespace
+bool wanted() { return ensure_session() && (hears_ranges() || Nccl::wanted()); }
 
-bool wanted() {
-  const bool awaits_range = (gate_state.load() & kClosedRange) != 0;
-  return ensure_session() && (traces(TableId::range) || Nccl::wanted() || awaits_range);
-}
+}  // namespace
 
 bool install(GetExportTable get_export_table) {
   if (get_export_table == nullptr || !wanted()) return false;
@@ -225,7 +235,7 @@ bool install(GetExportTable get_export_table) {
   NvtxFunctionTable table = nullptr;
   unsigned size = 0;
   if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size) == 0) return false;
-  install_core(table, size);
+  if (hears_ranges()) install_core(table, size);
   if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) != 0) install_domains(table, size);
   register_backend(kBackend);
   return true;
