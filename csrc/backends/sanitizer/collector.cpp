@@ -105,7 +105,9 @@ bool Collector::start() {
   if (!subscribe()) return false;
   active_.store(true, std::memory_order_release);
   register_backend(kBackend);
-  if (selection_.objects || selection_.blocks) memory_parts.store(&kTensors, std::memory_order_release);
+  if (selection_.objects || selection_.blocks || selection_.trace) {
+    memory_parts.store(&kTensors, std::memory_order_release);
+  }
   return true;
 }
 
