@@ -4,6 +4,7 @@
 #include <map>
 
 #include "device/nvidia/hot_counters.h"
+#include "device/nvidia/quick.h"
 #include "device/nvidia/ranges.h"
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/trace_writer.h"
@@ -53,12 +54,18 @@ Tally tally(const ObjectCounters& counters, AccessKind kind) {
 // The launch through its slot: what each step of decoding needs.
 class Decoding {
  public:
-  Decoding(uint8_t* body, const SlotLayout& layout, const Snapshot& snapshot, int64_t launch_id, int64_t start_ns)
-      : slot_(layout.header(body, snapshot.ranges.data())),
+  Decoding(uint8_t* slot, const SlotLayout& layout, const Snapshot& snapshot, int64_t launch_id, int64_t start_ns)
+      : slot_(layout.header_of(slot, snapshot.ranges.data())),
+        quick_(layout.quick()),
+        full_(layout.full),
+        quick_counters_(reinterpret_cast<const uint64_t*>(slot + layout.quick_counters)),
+        live_(reinterpret_cast<const nvidia::Live*>(slot + layout.live)),
         snapshot_(snapshot),
         launch_id_(launch_id),
         start_ns_(start_ns) {}
 
+  void add_live();
+  void add_quick_counters();
   void add_hot_counters();
   void emit_blocks();
   void add_tensor_loads(const TensorMaps& maps);
@@ -70,6 +77,8 @@ class Decoding {
 
  private:
   AccessSiteRecord& site(uint64_t pc, Space space, AccessSiteKind kind);
+  void add_shape(const nvidia::SiteShape& shape, uint64_t executions);
+  uint64_t& lanes(uint32_t index, uint32_t counter) { return (&slot_.objects[index].lanes[0][0])[counter]; }
   void emit_access(const nvidia::TraceRecord& record, uint32_t lanes, uint64_t address, int64_t stride,
                    int64_t execution);
   bool add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry);
@@ -77,6 +86,10 @@ class Decoding {
   AccessObjectRecord object_row(uint32_t index) const;
 
   const nvidia::SlotHeader slot_;
+  const nvidia::Quick& quick_;
+  const bool full_;
+  const uint64_t* const quick_counters_;
+  const nvidia::Live* const live_;
   const Snapshot& snapshot_;
   const int64_t launch_id_, start_ns_;
   std::map<std::pair<uint64_t, Space>, AccessSiteRecord> sites_;  // by pc
@@ -101,30 +114,55 @@ void note_lanes(AccessSiteRecord& row, int32_t fewest, int32_t most) {
   row.max_lanes = std::max(row.max_lanes, most);  // null is the least number
 }
 
+void Decoding::add_shape(const nvidia::SiteShape& shape, uint64_t executions) {
+  const int64_t count = static_cast<int64_t>(executions);
+  AccessSiteRecord& row = site(shape.pc, Space::global, to_site_kind(static_cast<uint32_t>(shape.kind)));
+  row.executions += count;
+  row.lanes += count * shape.lanes;
+  row.bytes += count * shape.bytes();
+  row.sectors += count * shape.sectors;
+  row.ideal_sectors += count * shape.ideal_sectors();
+  note_lanes(row, static_cast<int32_t>(shape.lanes), static_cast<int32_t>(shape.lanes));
+}
+
+// First and last bytes, which the device has by their lower halves.
+void Decoding::add_live() {
+  for (uint32_t i = 0; i < slot_.range_count; ++i) {
+    const nvidia::Live& live = live_[i];
+    if (live.inverted_first == 0 && live.last == 0) continue;
+    const uint32_t begin = static_cast<uint32_t>(slot_.ranges[i].begin);
+    slot_.objects[i].end = uint64_t{live.last - begin} + 1;
+    slot_.objects[i].inverted_first = ~uint64_t{~live.inverted_first - begin};
+  }
+}
+
+void Decoding::add_quick_counters() {
+  for (uint32_t place = 0; place < quick_.keys; ++place) {
+    const uint64_t key = slot_.quick_keys[place];
+    if (key == 0) continue;
+    const uint32_t index = nvidia::quick_range(key), counter = nvidia::quick_object_counter(key);
+    for (uint32_t i = 0; i < quick_.row; ++i) {
+      const uint64_t count = quick_counters_[place * quick_.row + i];
+      if (count == 0) continue;
+      lanes(index, counter) += full_ ? 32 * count : count;
+      if (!full_) continue;
+      const auto kind = static_cast<AccessKind>(counter / nvidia::kSizeClasses);
+      add_shape({nvidia::quick_pc(key), kind, counter % nvidia::kSizeClasses, 32, i + 1}, count);
+    }
+  }
+}
+
 void Decoding::add_hot_counters() {
   for (uint32_t i = 0; i < slot_.hot_capacity; ++i) {
     const nvidia::HotCounter& counter = slot_.hot[i];
     if (counter.key == 0) continue;
     const uint64_t name = nvidia::hot_name(counter.key);
     switch (nvidia::hot_kind(counter.key)) {
-      case nvidia::HotKind::object: {
-        ObjectCounters& counters = slot_.objects[name / nvidia::kCountersOfObject];
-        (&counters.lanes[0][0])[name % nvidia::kCountersOfObject] += counter.count;
+      case nvidia::HotKind::object:
+        lanes(static_cast<uint32_t>(name / nvidia::kCountersOfObject), name % nvidia::kCountersOfObject) += counter.count;
         break;
-      }
       case nvidia::HotKind::block: slot_.blocks[name] += counter.count; break;
-      case nvidia::HotKind::site: {
-        const nvidia::SiteShape shape = nvidia::SiteShape::of(name);
-        const int64_t executions = static_cast<int64_t>(counter.count);
-        AccessSiteRecord& row = site(shape.pc, Space::global, to_site_kind(static_cast<uint32_t>(shape.kind)));
-        row.executions += executions;
-        row.lanes += executions * shape.lanes;
-        row.bytes += executions * shape.bytes();
-        row.sectors += executions * shape.sectors;
-        row.ideal_sectors += executions * shape.ideal_sectors();
-        note_lanes(row, static_cast<int32_t>(shape.lanes), static_cast<int32_t>(shape.lanes));
-        break;
-      }
+      case nvidia::HotKind::site: add_shape(nvidia::SiteShape::of(name), counter.count); break;
     }
   }
 }
@@ -354,13 +392,15 @@ PageCounts count_pages(const uint32_t* bitmap, uint64_t begin, uint64_t end) {
   return {small, count_groups(bitmap, first, pages, 16), count_groups(bitmap, first, pages, 512)};
 }
 
-DecodedSlot decode_slot(uint8_t* body, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
+DecodedSlot decode_slot(uint8_t* slot, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
                         int64_t launch_id, int64_t start_ns) {
-  Decoding decoding(body, layout, snapshot, launch_id, start_ns);
-  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(body + layout.totals);
+  Decoding decoding(slot, layout, snapshot, launch_id, start_ns);
+  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(slot + layout.totals);
   if ((layout.features & nvidia::kSites) != 0) decoding.result.lost_sites = totals.lost_sites;
   decoding.result.lost_tensor_maps = totals.lost_tensor_maps;
   decoding.result.tensor_stores = totals.tensor_stores;
+  decoding.add_live();
+  decoding.add_quick_counters();
   decoding.add_hot_counters();
   decoding.emit_blocks();
   decoding.add_tensor_loads(maps);

@@ -1,4 +1,4 @@
-// The body of a slot, read back, to rows: pure functions, tested without a GPU.
+// A slot, read back, to rows: pure functions, tested without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct DecodedSlot {
   uint64_t untraced_tensors = 0;     // TMA loads and stores, which have no rows in it
 };
 
-// `body` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.
-DecodedSlot decode_slot(uint8_t* body, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
+// `slot` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.
+DecodedSlot decode_slot(uint8_t* slot, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
                         int64_t launch_id, int64_t start_ns);
 
 struct PageCounts {

@@ -177,13 +177,14 @@ bool Launches::upload(Flight& flight) {
         snapshot.ranges.size() * sizeof(nvidia::Range), stream);
   }
   if (result == SANITIZER_SUCCESS && fresh) {
-    result = call.sanitizerMemset(slab.body(index), 0, slab.slot_bytes, stream);
+    const size_t kept = flight.layout.cleared();
+    result = call.sanitizerMemset(slab.at(index) + kept, 0, slab.slot_bytes - kept, stream);
   }
   nvidia::SlotHeader header =
-      flight.layout.header(slab.body(index), static_cast<const nvidia::Range*>(flight.table->memory));
-  const bool same = std::memcmp(&header, &present, nvidia::kWrittenHeaderBytes) == 0;
+      flight.layout.header_of(slab.at(index), static_cast<const nvidia::Range*>(flight.table->memory));
+  const bool same = std::memcmp(&header, &present, sizeof(header)) == 0;
   if (result == SANITIZER_SUCCESS && (fresh || !same)) {
-    result = call.sanitizerMemcpyHostToDeviceAsync(slab.header(index), &header, nvidia::kWrittenHeaderBytes, stream);
+    result = call.sanitizerMemcpyHostToDeviceAsync(slab.at(index) + flight.layout.header, &header, sizeof(header), stream);
   }
   if (result != SANITIZER_SUCCESS) {
     lose(1, "a launch could not be prepared: " + describe(result));
@@ -218,7 +219,7 @@ void* Launches::begin(const NewLaunch& launch, uint64_t& token) {
     return nullptr;
   }
   token = g_tokens.fetch_add(1, std::memory_order_relaxed);
-  void* const header = flight.slot.slab->header(flight.slot.index);
+  void* const header = flight.slot.slab->at(flight.slot.index) + flight.layout.header;
   std::lock_guard lock(mutex_);
   in_flight_.emplace(token, std::move(flight));
   return header;
@@ -336,16 +337,21 @@ size_t Launches::read_run(std::vector<Flight>& flights, size_t first, Sanitizer_
          flights[first + count].slot.slab == slot.slab && flights[first + count].slot.index == slot.index + count) {
     ++count;
   }
-  const size_t skipped = flights[first].layout.cleared();  // the trace, in front
-  uint8_t* const bodies = slot.slab->body(slot.index) + skipped;
+  const size_t skipped = flights[first].layout.header;  // the trace, in front
   const size_t bytes = (count - 1) * slot_bytes + flights[first + count - 1].layout.bytes - skipped;
-  SanitizerResult result = call.sanitizerMemcpyDeviceToHost(staging + skipped, bodies, bytes, stream);
+  SanitizerResult result =
+      call.sanitizerMemcpyDeviceToHost(staging + skipped, slot.slab->at(slot.index) + skipped, bytes, stream);
   if (result == SANITIZER_SUCCESS && trace_bytes_ != 0) result = read_trace(flights[first], stream, staging);
   if (result != SANITIZER_SUCCESS) {
     lose(static_cast<int64_t>(count), "results could not be read: " + describe(result));
   } else {
-    for (size_t i = 0; i < count; ++i) emit(flights[first + i], staging + i * slot_bytes);
-    result = call.sanitizerMemset(bodies, 0, bytes, stream);
+    for (size_t i = 0; i < count; ++i) {
+      const SlotLayout& layout = flights[first + i].layout;
+      emit(flights[first + i], staging + i * slot_bytes);
+      if (result != SANITIZER_SUCCESS) continue;
+      uint8_t* const counters = slot.slab->at(slot.index + static_cast<uint32_t>(i)) + layout.cleared();
+      result = call.sanitizerMemset(counters, 0, layout.bytes - layout.cleared(), stream);
+    }
   }
   if (result != SANITIZER_SUCCESS) {
     std::lock_guard lock(mutex_);
@@ -359,7 +365,7 @@ SanitizerResult Launches::read_trace(const Flight& flight, Sanitizer_StreamHandl
   const auto& totals = *reinterpret_cast<const nvidia::Totals*>(staging + flight.layout.totals);
   const uint64_t records = std::min<uint64_t>(totals.trace_wanted, flight.layout.trace_capacity);
   if (records == 0) return SANITIZER_SUCCESS;
-  return library().call.sanitizerMemcpyDeviceToHost(staging, flight.slot.slab->body(flight.slot.index),
+  return library().call.sanitizerMemcpyDeviceToHost(staging, flight.slot.slab->at(flight.slot.index),
                                                     records * sizeof(nvidia::TraceRecord), stream);
 }
 
@@ -378,8 +384,8 @@ int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
   return site->second;
 }
 
-void Launches::emit(const Flight& flight, uint8_t* body) {
-  DecodedSlot decoded = decode_slot(body, flight.layout, *flight.table->snapshot, maps_, flight.launch.launch_id,
+void Launches::emit(const Flight& flight, uint8_t* slot) {
+  DecodedSlot decoded = decode_slot(slot, flight.layout, *flight.table->snapshot, maps_, flight.launch.launch_id,
                                     flight.launch.queued_ns);
   for (const AccessObjectRecord& row : decoded.objects) pasta::emit(row);
   for (const AccessBlockRecord& row : decoded.blocks) pasta::emit(row);

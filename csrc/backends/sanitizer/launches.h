@@ -95,7 +95,7 @@ class Launches {
   void read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream);
   size_t read_run(std::vector<Flight>& flights, size_t first, Sanitizer_StreamHandle stream, uint8_t* staging);
   SanitizerResult read_trace(const Flight& flight, Sanitizer_StreamHandle stream, uint8_t* staging);
-  void emit(const Flight& flight, uint8_t* body);
+  void emit(const Flight& flight, uint8_t* slot);
   int64_t site_id(const KernelCode& kernel, uint64_t pc);
   void lose(int64_t launches, const std::string& why);
 

@@ -5,6 +5,8 @@
 namespace pasta::sanitizer {
 namespace {
 
+constexpr uint64_t k4GiB = uint64_t{1} << 32, kMostCut = uint64_t{1} << 40;
+
 uint64_t pages(uint64_t begin, uint64_t end) {
   return ((end - 1) >> nvidia::kPageShift) - (begin >> nvidia::kPageShift) + 1;
 }
@@ -37,7 +39,9 @@ void place_pages(Snapshot& snapshot, const std::vector<bool>& reserved, uint32_t
   std::vector<bool> tracked(snapshot.ranges.size());
   uint64_t wanted = 0;
   for (size_t i = 0; i < tracked.size(); ++i) {
-    tracked[i] = !reserved[i] || snapshot.pieces[i].tensor_id != kNullI64;
+    const nvidia::Range& range = snapshot.ranges[i];
+    const bool cut = range.begin / k4GiB == (range.end - 1) / k4GiB;
+    tracked[i] = cut && (!reserved[i] || snapshot.pieces[i].tensor_id != kNullI64);
     if (tracked[i]) wanted += words(snapshot.ranges[i]);
   }
   if (wanted > max_words) {
@@ -134,9 +138,13 @@ uint64_t MemoryObjects::smallest_tensor() const {
 void MemoryObjects::append(Snapshot& snapshot, const MemoryObject& object, uint64_t begin, uint64_t end,
                            uint64_t smallest) const {
   const auto piece = [&](uint64_t from, uint64_t to, int64_t tensor_id) {
-    if (from >= to) return;
-    snapshot.ranges.push_back({from, to, nvidia::kUntracked, nvidia::kUntracked});
-    snapshot.pieces.push_back({object.object_id, tensor_id, from - object.begin});
+    while (from < to) {
+      // Patches tell addresses of a range apart by their lower halves; endless reservations have no patches' attention.
+      const uint64_t next = to - from > kMostCut ? to : std::min(to, (from / k4GiB + 1) * k4GiB);
+      snapshot.ranges.push_back({from, next, nvidia::kUntracked, nvidia::kUntracked});
+      snapshot.pieces.push_back({object.object_id, tensor_id, from - object.begin});
+      from = next;
+    }
   };
   auto tensor = std::upper_bound(tensors_.begin(), tensors_.end(), begin,
                                  [](uint64_t address, const Tensor& other) { return address < other.begin; });

@@ -11,23 +11,27 @@ namespace pasta::sanitizer {
 
 // Entries of the hash tables of a slot.
 inline constexpr uint32_t kSiteCapacity = 1024, kTensorMapCapacity = 64;
-inline constexpr uint32_t kHotCapacity = 512, kHotCapacityWithSites = 4096;
+inline constexpr uint32_t kHotCapacity = 128, kFullHotCapacity = 1024;
 
 struct SlotLayout {
-  // Offsets in the body of the slot; the header lies elsewhere. The trace comes first, always as large, so that it
-  // never lies where another launch expects zeros.
-  size_t totals = 0, objects = 0, pages = 0, blocks = 0, hot = 0, tensor_maps = 0, sites = 0;
+  // Offsets in the slot. The trace comes first, always as large, so that it never lies where another launch expects
+  // zeros; the header, which patches get, follows it.
+  size_t header = 0;
+  size_t live = 0, quick_counters = 0, quick_keys = 0, totals = 0, objects = 0, pages = 0, blocks = 0, hot = 0,
+         tensor_maps = 0, sites = 0;
   size_t bytes = 0;
   uint32_t range_count = 0, hot_capacity = 0, tensor_map_capacity = 0, site_capacity = 0, trace_capacity = 0;
   uint32_t features = 0;
+  bool full = false;  // which patches: full ones, or those for objects alone
 
-  // Where that begins which is zero when a launch does: all behind the trace.
-  size_t cleared() const { return totals; }
+  // Where that begins which is zero when a launch does.
+  size_t cleared() const { return header + nvidia::kSlotHeaderBytes; }
+  const nvidia::Quick& quick() const { return full ? nvidia::kQuickFull : nvidia::kQuickObjects; }
 
   // `trace_bytes` of a slot are for the trace.
   static SlotLayout of(const Snapshot& snapshot, uint32_t features, size_t trace_bytes = 0);
-  // `body` and `ranges` are device addresses.
-  nvidia::SlotHeader header(void* body, const nvidia::Range* ranges) const;
+  // `slot` and `ranges` are device addresses.
+  nvidia::SlotHeader header_of(void* slot, const nvidia::Range* ranges) const;
 };
 
 }  // namespace pasta::sanitizer

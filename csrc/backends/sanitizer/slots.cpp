@@ -9,10 +9,6 @@ constexpr size_t kLeastSlot = 4096;
 // Threads that start together each allocate a slab: one must not take the whole bound from the others.
 constexpr size_t kLeastSlabs = 8;
 
-size_t whole_slots(size_t slab_bytes, size_t slot_bytes) {
-  return slab_bytes / (slot_bytes + nvidia::kSlotHeaderBytes);
-}
-
 }  // namespace
 
 // In steps of a quarter of a power of two, so that a few more objects do not change the size.
@@ -40,17 +36,17 @@ void SlotPool::give(Slot slot) { slot.slab->used[slot.index] = false; }
 
 size_t SlotPool::reserve(size_t bytes) {
   slot_bytes_ = std::max(slot_bytes_, slot_bytes(bytes));
-  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), slot_bytes_ + nvidia::kSlotHeaderBytes);
+  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), slot_bytes_);
   if (bytes_ + slab > max_bytes_) {
     slab = max_bytes_ > bytes_ ? max_bytes_ - bytes_ : 0;
-    if (whole_slots(slab, slot_bytes_) == 0) return 0;
+    if (slab < slot_bytes_) return 0;
   }
   bytes_ += slab;
   return slab;
 }
 
 void SlotPool::add(void* memory, size_t bytes) {
-  const size_t slots = whole_slots(bytes, slot_bytes_);
+  const size_t slots = bytes / slot_bytes_;
   slabs_.push_back({static_cast<uint8_t*>(memory), bytes, slot_bytes_, std::vector<bool>(slots),
                     std::vector<bool>(slots, true), std::vector<nvidia::SlotHeader>(slots)});
 }

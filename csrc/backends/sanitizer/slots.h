@@ -1,6 +1,6 @@
 // The launch slots of a context: fixed-size pieces of slabs of device memory, within a bound.
 //
-//   slab   header 0 | header 1 | ... | body 0 | body 1 | ...
+//   slab   slot 0 | slot 1 | ...
 //
 // Slots grow with the number and size of memory objects: slabs of the old size go when the last launch that uses
 // them was read. Neighbours are given out first, so that one copy reads many. Not thread-safe; calls no vendor.
@@ -22,10 +22,7 @@ struct Slab {
   std::vector<bool> fresh;                   // never zeroed
   std::vector<nvidia::SlotHeader> headers;   // as they are on the device
 
-  uint8_t* header(uint32_t slot) const { return memory + slot * nvidia::kSlotHeaderBytes; }
-  uint8_t* body(uint32_t slot) const {
-    return memory + used.size() * nvidia::kSlotHeaderBytes + slot * slot_bytes;
-  }
+  uint8_t* at(uint32_t slot) const { return memory + slot * slot_bytes; }
 };
 
 struct Slot {
@@ -39,7 +36,7 @@ class SlotPool {
 
   explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // A free slot whose body has room for `bytes`.
+  // A free slot with room for `bytes`.
   Slot take(size_t bytes);
   void give(Slot slot);
 

@@ -1,4 +1,4 @@
-// Objects, blocks and sites of one access together: what they share is looked up once.
+// Objects, blocks and sites of one access together.
 #pragma once
 
 #include "device/nvidia/object_reducer.h"
@@ -6,37 +6,30 @@
 
 namespace pasta::nvidia {
 
-// A settled access has up to three hot counters, of its object, its site and its block. As many lanes add to one each,
-// at the same time.
-PASTA_DEVICE void count_settled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint32_t bytes, AccessKind kind,
-                                uint32_t index, uint32_t block, uint32_t sectors) {
-  const uint32_t count = lanes::count(active);
-  for (uint32_t part = lanes::rank(active); part < 3; part += count) {
-    if (part == 0) {
-      count_lanes(slot, index, counter_of(kind, bytes), count);
-    } else if (part == 1) {
-      count_shape(slot, {pc, kind, size_class(bytes), count, sectors});
-    } else if (block != kUntracked) {
-      count_block(slot, block, count);
+// Each lane of `active` accesses `bytes` (a size class) at its own `address`.
+PASTA_DEVICE void reduce_all_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                    uint32_t bytes, uint32_t shape, AccessKind kind) {
+  const uint32_t counter = counter_of(kind, bytes), sectors = count_distinct(active, address >> kSectorShift);
+  bool counted = false;  // with the site
+  for (uint32_t pending = active; pending != 0;) {
+    const Found found = find_range(slot, lanes::broadcast(active, address, lanes::first(pending)));
+    const bool member = address >= found.begin && address < found.end;
+    const uint32_t group = lanes::ballot(active, member);
+    pending &= (pending - 1) & ~group;
+    if (!member) continue;
+    const bool known = found.index != slot.range_count;
+    if (known) {
+      touch<true>(slot, group, found.index, address, bytes);
+      count_blocks(slot, group, found.index, address);
     }
+    if (lanes::rank(group) != 0) continue;
+    const bool full = group == 0xffffffff;
+    const uint32_t place = known && full ? quick_place<true>(slot, pc, shape, found.index, counter) : kNone;
+    counted = place != kNone;
+    if (counted) lanes::add(quick_counter<true>(slot, place, sectors - 1), 1);
+    else count_lanes(slot, found.index, counter, lanes::count(group));
   }
-}
-
-// Each active lane accesses `bytes` (a size class) at its own `address`.
-PASTA_DEVICE void reduce_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
-                             AccessKind kind) {
-  const Settled here = look<true>(slot, pc, address, bytes);
-  const uint32_t of_range = static_cast<uint32_t>(here.offset >> kBlockShift);
-  const uint32_t block = here.first_block == kUntracked ? kUntracked : here.first_block + of_range;
-  const uint64_t where = uint64_t{block} << 32 | (here.settled ? here.index : kUntracked);
-  if (lanes::agree(active, where) && here.settled) {
-    // Sectors of one object have different low halves, up to 128 GiB.
-    const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address >> kSectorShift));
-    count_settled(slot, active, pc, bytes, kind, here.index, block, sectors);
-    return;
-  }
-  reduce_unsettled<true>(slot, active, pc, address, bytes, counter_of(kind, bytes));
-  reduce_global_site(slot, active, pc, address, bytes, kind);
+  if (lanes::rank(active) == 0 && !counted) count_shape(slot, {pc, kind, size_class(bytes), lanes::count(active), sectors});
 }
 
 }  // namespace pasta::nvidia

@@ -1,5 +1,5 @@
-// Counters that warps on all multiprocessors add to at once, spread over replicas: additions to one address are done
-// one after the other, and a kernel makes them by the hundred million.
+// Counters that warps on all multiprocessors add to at once and that are no quick ones, spread over replicas: additions
+// to one address are done one after the other.
 //
 // Which counter an addition is for is its key, so that one small table serves objects, blocks and sites. Where the
 // table has no room near a key's place, the caller adds to the counter that all share.
@@ -14,7 +14,19 @@ PASTA_DEVICE uint32_t hash_slot(uint64_t key, uint32_t capacity) {
   return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15ull) >> 32) & (capacity - 1);
 }
 
-// The entry of `key` in an open hash table, claimed if need be; null when there is no room near its place.
+// The place of `key` among these keys, claimed if need be; all bits when there is no room near its own.
+PASTA_DEVICE uint32_t find_key(uint64_t* keys, uint32_t capacity, uint64_t key, uint32_t probes) {
+  uint32_t at = hash_slot(key, capacity);
+  for (uint32_t probe = 0; probe < probes; ++probe) {
+    uint64_t present = lanes::glance(keys + at);  // a key, once there, stays
+    if (present == 0) present = lanes::claim(keys + at, key);
+    if (present == key || present == 0) return at;
+    at = (at + 1) & (capacity - 1);
+  }
+  return UINT32_MAX;
+}
+
+// The entry of `key` in an open hash table, likewise; null when there is no room.
 template <class Entry>
 PASTA_DEVICE Entry* find_entry(Entry* entries, uint32_t capacity, uint64_t key, uint32_t probes = kMaxProbes) {
   if (capacity == 0) return nullptr;

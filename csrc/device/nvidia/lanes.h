@@ -5,11 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #ifdef __CUDACC__
 #define PASTA_DEVICE __device__ __forceinline__
+// Rare paths: apart, so that they take no registers from the usual one.
+#define PASTA_DEVICE_APART __device__ __noinline__
 #else
 #define PASTA_DEVICE inline
+#define PASTA_DEVICE_APART inline
 #endif
 
 namespace pasta::nvidia::lanes {
@@ -25,6 +29,9 @@ PASTA_DEVICE uint32_t ballot(uint32_t mask, bool predicate) { return __ballot_sy
 PASTA_DEVICE uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
   return __shfl_sync(mask, static_cast<unsigned long long>(value), static_cast<int>(from));
 }
+PASTA_DEVICE uint32_t broadcast(uint32_t mask, uint32_t value, uint32_t from) {
+  return __shfl_sync(mask, value, static_cast<int>(from));
+}
 // The lanes whose value equals this one's.
 PASTA_DEVICE uint32_t match(uint32_t mask, uint32_t value) { return __match_any_sync(mask, value); }
 PASTA_DEVICE uint32_t match(uint32_t mask, uint64_t value) {
@@ -34,17 +41,11 @@ PASTA_DEVICE uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__popc
 PASTA_DEVICE uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__ffs(static_cast<int>(mask)) - 1); }
 PASTA_DEVICE uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(__clz(static_cast<int>(mask))); }
 
-// The lanes all give the same value.
-PASTA_DEVICE bool agree(uint32_t mask, uint32_t value) {
-  int same = 0;
-  __match_all_sync(mask, value, &same);
-  return same != 0;
-}
-PASTA_DEVICE bool agree(uint32_t mask, uint64_t value) {
-  int same = 0;
-  __match_all_sync(mask, static_cast<unsigned long long>(value), &same);
-  return same != 0;
-}
+// The lanes that run together now.
+PASTA_DEVICE uint32_t active() { return __activemask(); }
+// Whether `predicate` holds in all of `mask`, those that run together. A vote would cost a patch registers and a
+// barrier: the lanes for which it holds go their own way, and see who came along.
+PASTA_DEVICE bool all(uint32_t mask, bool predicate) { return predicate && __activemask() == mask; }
 PASTA_DEVICE uint32_t rank(uint32_t mask) {
   uint32_t below;
   asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
@@ -86,11 +87,26 @@ PASTA_DEVICE uint64_t glance(const uint64_t* at) {
   return __ldca(reinterpret_cast<const unsigned long long*>(at));
 }
 PASTA_DEVICE uint32_t glance(const uint32_t* at) { return __ldca(at); }
-// Two neighbours, 16 bytes aligned.
-PASTA_DEVICE void glance(const uint64_t* at, uint64_t& first, uint64_t& second) {
-  const ulonglong2 both = __ldca(reinterpret_cast<const ulonglong2*>(at));
-  first = both.x, second = both.y;
+// Two or four words together: neither is older than the other.
+struct Pair {
+  uint32_t x, y;
+};
+struct Four {
+  uint32_t x, y, z, w;
+};
+PASTA_DEVICE Pair glance_pair(const void* at) {
+  const uint2 words = __ldca(static_cast<const uint2*>(at));
+  return {words.x, words.y};
 }
+PASTA_DEVICE Four glance_four(const void* at) {
+  const uint4 words = __ldca(static_cast<const uint4*>(at));
+  return {words.x, words.y, words.z, words.w};
+}
+PASTA_DEVICE void write_four(void* at, const Four& words) {
+  __stcg(static_cast<uint4*>(at), make_uint4(words.x, words.y, words.z, words.w));
+}
+// What this lane wrote is seen by whoever sees what it writes next.
+PASTA_DEVICE void publish() { __threadfence(); }
 
 #else
 
@@ -98,9 +114,12 @@ uint32_t index();
 uint32_t ballot(uint32_t mask, bool predicate);
 uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from);
 uint32_t match(uint32_t mask, uint64_t value);
+inline uint32_t broadcast(uint32_t mask, uint32_t value, uint32_t from) {
+  return static_cast<uint32_t>(broadcast(mask, uint64_t{value}, from));
+}
 inline uint32_t match(uint32_t mask, uint32_t value) { return match(mask, uint64_t{value}); }
-bool agree(uint32_t mask, uint64_t value);
-inline bool agree(uint32_t mask, uint32_t value) { return agree(mask, uint64_t{value}); }
+uint32_t active();
+inline bool all(uint32_t mask, bool predicate) { return ballot(mask, predicate) == mask; }
 uint32_t multiprocessor();
 inline uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }
 inline uint32_t rank(uint32_t mask) { return count(mask & ((1u << index()) - 1)); }
@@ -126,7 +145,22 @@ inline uint64_t peek(const uint64_t* at) { return *at; }
 inline uint32_t peek(const uint32_t* at) { return *at; }
 inline uint64_t glance(const uint64_t* at) { return *at; }
 inline uint32_t glance(const uint32_t* at) { return *at; }
-inline void glance(const uint64_t* at, uint64_t& first, uint64_t& second) { first = at[0], second = at[1]; }
+struct Pair {
+  uint32_t x, y;
+};
+struct Four {
+  uint32_t x, y, z, w;
+};
+inline Pair glance_pair(const void* at) {
+  const auto* const words = static_cast<const uint32_t*>(at);
+  return {words[0], words[1]};
+}
+inline Four glance_four(const void* at) {
+  const auto* const words = static_cast<const uint32_t*>(at);
+  return {words[0], words[1], words[2], words[3]};
+}
+inline void write_four(void* at, const Four& words) { std::memcpy(at, &words, sizeof(words)); }
+inline void publish() {}
 
 #endif
 

@@ -4,14 +4,17 @@
 // launch is known to have ended. The range table is shared by all launches since memory objects last changed.
 //
 //   range table   Range[range_count], sorted by begin, disjoint
-//   slot          SlotHeader   written by the host before the launch
-//                 TraceRecord[], as it was left: only what the launch wrote is read
+//   slot          TraceRecord[], as it was left: only what the launch wrote is read
+//                 SlotHeader, written by the host before the launch; what patches get
 //                 everything below is zero when a launch begins:
-//                 Totals | ObjectCounters[range_count + 1] | pages u32[] | blocks u64[]
+//                 Hint[] | quick counters u64[] | Live[range_count + 1]      at fixed distances from the header
+//                 quick keys u64[] | Totals | ObjectCounters[range_count + 1] | pages u32[] | blocks u64[]
 //                        | HotCounter[] | TensorMapEntry[] | SiteEntry[]
 //
 // ObjectCounters[range_count] is for addresses that no known object holds.
-// What warps on all multiprocessors would add to one counter goes to a HotCounter of theirs first; the host adds it up.
+//
+// A patch has the registers of a function call and no more: what nearly all accesses need lies where a patch finds it
+// with few of them (see quick.h), and the host adds up what was counted in different places.
 #pragma once
 
 #include <cstddef>
@@ -44,11 +47,31 @@ struct ObjectCounters {
   uint64_t lanes[kAccessKinds][kSizeClasses];
   // Accesses of any other size: partly zero-filled cp.async, bulk copies.
   uint64_t odd_count[kAccessKinds], odd_bytes[kAccessKinds];
-  // Maxima, so that zero means untouched: the end of the last byte, and ~ of the first byte's offset.
-  alignas(16) uint64_t end;
-  uint64_t inverted_first;
+  // Of a range without pages; others have a Live. Maxima, so that zero means untouched: the end of the last byte, and ~
+  // of the first byte's offset.
+  uint64_t end, inverted_first;
 };
 static_assert(sizeof(ObjectCounters) == 26 * 8);
+
+// What an access to a range with pages is compared with: the bytes touched so far. Such a range lies between two
+// multiples of 4 GiB, so that the low half of an address tells where. Written when the range is first touched.
+struct alignas(16) Live {
+  uint32_t high;            // half of all its addresses
+  uint32_t inverted_first;  // maxima, so that zero means untouched: ~ of the first byte's low half
+  uint32_t last;            // the last byte's low half
+  uint32_t page_bias;       // (address >> kPageShift) + page_bias: the page's bit, counted from the header's first
+  uint32_t begin;           // low half of the range's first byte
+  uint32_t first_block;     // as in Range
+};
+static_assert(sizeof(Live) == 32);
+
+// What an instruction did last, left for its next execution: most do the same again. Whatever it says is checked.
+struct alignas(16) Hint {
+  uint32_t shape;  // shape_of(); 0: nothing
+  uint32_t where;  // range << 16 | quick counter
+  uint32_t pc_low, pc_high;  // of pc >> 4
+};
+static_assert(sizeof(Hint) == 16);
 
 struct HotCounter {
   uint64_t key;  // hot_key(); 0: free
@@ -114,6 +137,7 @@ struct SlotHeader {
   ObjectCounters* objects;
   uint32_t* pages;
   uint64_t* blocks;
+  uint64_t* quick_keys;
   HotCounter* hot;
   TensorMapEntry* tensor_maps;
   SiteEntry* sites;
@@ -122,18 +146,28 @@ struct SlotHeader {
   uint32_t hot_capacity, tensor_map_capacity, site_capacity;  // powers of two, or 0
   uint32_t trace_capacity;                                    // records
   uint32_t features;
-  // The device's: which range was hit last by the instructions whose pc falls here, since most stay in one object.
-  // Here, and in a line of their own, so that patches read them at once. Whatever they say is checked.
-  static constexpr uint32_t kHints = 64;
-  alignas(128) mutable uint32_t hints[kHints];
 };
-inline constexpr size_t kWrittenHeaderBytes = 96;  // by the host
-static_assert(offsetof(SlotHeader, features) + 4 == kWrittenHeaderBytes);
-static_assert(sizeof(SlotHeader) == 128 + 4 * SlotHeader::kHints);
-inline constexpr size_t kSlotHeaderBytes = sizeof(SlotHeader);
+static_assert(sizeof(SlotHeader) == 104);
+inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
+
+// Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of
+// replicas, one for each kReplicas-th multiprocessor. Full patches: by instruction as well, for full warps, a row by
+// the sectors that they need.
+inline constexpr uint32_t kHints = 128;
+inline constexpr uint32_t kReplicas = 8;
+struct Quick {
+  uint32_t keys, row;  // powers of two
+  size_t counters_at, live_at;  // from the header
+
+  constexpr Quick(uint32_t of_keys, uint32_t of_row)
+      : keys(of_keys),
+        row(of_row),
+        counters_at(kSlotHeaderBytes + kHints * sizeof(Hint)),
+        live_at(counters_at + size_t{of_keys} * of_row * sizeof(uint64_t)) {}
+};
+inline constexpr Quick kQuickObjects{64, kReplicas}, kQuickFull{128, 32};
 
 inline constexpr uint32_t kMaxProbes = 64;  // in the hash tables: then the entry counts as lost
-inline constexpr uint32_t kHotProbes = 4;   // for a hot counter: then the counter that all share takes it
-inline constexpr uint32_t kReplicas = 8;    // of a hot counter, a power of two
+inline constexpr uint32_t kHotProbes = 4;   // for a hot or quick counter: then one that all share takes it
 
 }  // namespace pasta::nvidia

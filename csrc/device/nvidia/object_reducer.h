@@ -4,6 +4,7 @@
 #include "device/nvidia/hot_counters.h"
 #include "device/nvidia/lanes.h"
 #include "device/nvidia/layout.h"
+#include "device/nvidia/quick.h"
 #include "device/nvidia/ranges.h"
 
 namespace pasta::nvidia {
@@ -12,6 +13,10 @@ PASTA_DEVICE uint32_t size_class(uint32_t bytes) { return lanes::last(bytes); }
 
 PASTA_DEVICE bool has_size_class(uint32_t bytes) {
   return bytes != 0 && (bytes & (bytes - 1)) == 0 && bytes < 1u << kSizeClasses;
+}
+
+PASTA_DEVICE uint32_t counter_of(AccessKind kind, uint32_t bytes) {
+  return static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
 }
 
 PASTA_DEVICE void mark_page(uint32_t* bitmap, uint32_t page) {
@@ -28,12 +33,47 @@ PASTA_DEVICE uint32_t page_of(uint64_t begin, uint64_t address) {
 
 // Raises `at` to the largest value of the lanes in `group`, looking at lane `start` first: patches may not use redux,
 // and addresses mostly rise or fall with the lane, so that the first look settles it.
-PASTA_DEVICE void raise_to_largest(uint32_t group, uint32_t start, uint64_t* at, uint64_t value) {
-  uint64_t largest = lanes::broadcast(group, value, start);
+template <class Value>
+PASTA_DEVICE void raise_to_largest(uint32_t group, uint32_t start, Value* at, Value value) {
+  if (lanes::ballot(group, value > lanes::peek(at)) == 0) return;
+  Value largest = lanes::broadcast(group, value, start);
   while (const uint32_t above = lanes::ballot(group, value > largest)) {
     largest = lanes::broadcast(group, value, lanes::last(above));
   }
-  if (lanes::index() == lanes::first(group)) lanes::raise(at, largest);
+  if (lanes::rank(group) == 0) lanes::raise(at, largest);
+}
+
+// By one lane, before anything of a Live is raised.
+template <bool kFull>
+PASTA_DEVICE void describe(const SlotHeader& slot, uint32_t index, const Range& range) {
+  Live* const live = live_of<kFull>(slot, index);
+  if (lanes::peek(&live->inverted_first) != 0) return;  // somebody has
+  const auto pages_at = static_cast<uint32_t>(reinterpret_cast<uint8_t*>(slot.pages) - bytes_of(slot));
+  live->begin = static_cast<uint32_t>(range.begin);
+  live->first_block = range.first_block;
+  live->page_bias = (pages_at / sizeof(uint32_t) + range.page_word) * 32 -
+                    static_cast<uint32_t>(range.begin >> kPageShift);
+  live->high = static_cast<uint32_t>(range.begin >> 32);
+  lanes::publish();
+}
+
+// The lanes of `group` touch `bytes` at their addresses, all in one range.
+template <bool kFull>
+PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address, uint32_t bytes) {
+  const Range& range = slot.ranges[index];
+  if (range.page_word == kUntracked) {
+    ObjectCounters& counters = slot.objects[index];
+    const uint64_t offset = address - range.begin;
+    raise_to_largest(group, lanes::last(group), &counters.end, offset + bytes);
+    raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
+    return;
+  }
+  mark_page(slot.pages + range.page_word, page_of(range.begin, address));
+  if (lanes::rank(group) == 0) describe<kFull>(slot, index, range);
+  Live* const live = live_of<kFull>(slot, index);
+  const uint32_t low = static_cast<uint32_t>(address);
+  raise_to_largest(group, lanes::last(group), &live->last, low + bytes - 1);
+  raise_to_largest(group, lanes::first(group), &live->inverted_first, ~low);
 }
 
 // By one lane for those that access one object.
@@ -47,118 +87,71 @@ PASTA_DEVICE void count_block(const SlotHeader& slot, uint32_t block, uint32_t c
   if (!add_hot(slot, HotKind::block, block, count)) lanes::add(slot.blocks + block, count);
 }
 
-// What nearly all accesses are, settled: in the object that the instruction hit last, on a page that is marked, between
-// the first and the last byte so far. Then there is only to count.
-//
-// Every load is made at once, from L1 and without a branch: for a warp, waiting for one after the other is most of what
-// a patch costs. What L1 remembers is at worst too little, and then the slow path looks again.
-struct Settled {
-  bool settled;
-  uint32_t index;        // of the range
-  uint32_t first_block;  // kUntracked where blocks have no counters
-  uint64_t offset;       // in it
-};
-
-template <bool kWithBlocks>
-PASTA_DEVICE Settled look(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes) {
-  const uint32_t hint = *hint_of(slot, pc);
-  const uint32_t index = hint < slot.range_count ? hint : 0;
+PASTA_DEVICE void count_blocks(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address) {
   const Range& range = slot.ranges[index];
-  const uint64_t begin = range.begin;
-  const uint32_t page_word = range.page_word;
-  uint64_t end, inverted_first;
-  lanes::glance(&slot.objects[index].end, end, inverted_first);
-  const uint64_t offset = address - begin;
-  bool settled = (offset < end) & (offset + bytes <= end) & (~offset <= inverted_first);
-  const uint32_t page = page_of(begin, address);
-  const bool tracked = page_word != kUntracked;
-  const uint32_t marks = lanes::glance(slot.pages + (settled & tracked ? page_word + page / 32 : 0));
-  settled &= !tracked | ((marks >> (page % 32) & 1) != 0);
-  return {settled, index, kWithBlocks ? range.first_block : kUntracked, offset};
+  if (range.first_block == kUntracked) return;
+  const uint32_t block = range.first_block + static_cast<uint32_t>((address - range.begin) >> kBlockShift);
+  const uint32_t peers = lanes::match(group, block);
+  if (lanes::rank(peers) == 0) count_block(slot, block, lanes::count(peers));
 }
 
-// False: nothing was counted.
-PASTA_DEVICE bool reduce_settled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                 uint32_t bytes, uint32_t counter) {
-  const Settled here = look<false>(slot, pc, address, bytes);
-  if (!lanes::agree(active, here.settled ? here.index : kUntracked) || !here.settled) return false;
-  if (lanes::index() == lanes::first(active)) count_lanes(slot, here.index, counter, lanes::count(active));
-  return true;
+// By one lane: the quick counter of a key, and word of it for the instruction's next execution. kNone: no room.
+inline constexpr uint32_t kNone = UINT32_MAX;
+template <bool kFull>
+PASTA_DEVICE uint32_t quick_place(const SlotHeader& slot, uint64_t pc, uint32_t shape, uint32_t index,
+                                  uint32_t counter) {
+  if (slot.ranges[index].page_word == kUntracked || !has_quick_key(pc, index)) return kNone;
+  const uint64_t key = quick_key(kFull ? pc : 0, index, counter);
+  const uint32_t place = find_key(slot.quick_keys, At<kFull>::kQuick.keys, key, kHotProbes);
+  if (place == kNone) return kNone;
+  const lanes::Four hint{shape, index << 16 | place, static_cast<uint32_t>(pc >> 4), static_cast<uint32_t>(pc >> 36)};
+  const lanes::Four present = lanes::glance_four(hint_of(slot, pc));
+  const bool same = (hint.x == present.x) & (hint.y == present.y) & (hint.z == present.z) & (hint.w == present.w);
+  if (!same) lanes::write_four(hint_of(slot, pc), hint);
+  return place;
 }
 
-// The lanes of `group` access one object, or nobody's memory.
-template <bool kWithBlocks>
-PASTA_DEVICE void reduce_object(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address,
-                                uint32_t bytes, uint32_t counter) {
-  if (lanes::index() == lanes::first(group)) count_lanes(slot, index, counter, lanes::count(group));
-  if (index == slot.range_count) return;
-  ObjectCounters& counters = slot.objects[index];
-  const Range& range = slot.ranges[index];
-  const uint64_t begin = range.begin;
-  if (range.page_word != kUntracked) mark_page(slot.pages + range.page_word, page_of(begin, address));
-  const uint64_t offset = address - begin;
-  if (lanes::ballot(group, offset + bytes > lanes::peek(&counters.end)) != 0) {
-    raise_to_largest(group, lanes::last(group), &counters.end, offset + bytes);
-  }
-  if (lanes::ballot(group, ~offset > lanes::peek(&counters.inverted_first)) != 0) {
-    raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
-  }
-  if (kWithBlocks && range.first_block != kUntracked) {
-    const uint32_t block = static_cast<uint32_t>(offset >> kBlockShift);
-    const uint32_t peers = lanes::match(group, block);
-    if (lanes::index() == lanes::first(peers)) count_block(slot, range.first_block + block, lanes::count(peers));
-  }
-}
-
-PASTA_DEVICE uint32_t counter_of(AccessKind kind, uint32_t bytes) {
-  return static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
-}
-
-// What is not settled, whatever it is.
-template <bool kWithBlocks>
-PASTA_DEVICE void reduce_unsettled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                   uint32_t bytes, uint32_t counter) {
+// Objects alone. Each lane of `active` accesses `bytes` (a size class) at its own `address`.
+PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                        uint32_t bytes, uint32_t shape, AccessKind kind) {
+  const uint32_t counter = counter_of(kind, bytes);
   // One round for each object, or gap between objects, that the warp touches: nearly always one round.
   for (uint32_t pending = active; pending != 0;) {
-    const Found found = find_range(slot, pc, lanes::broadcast(active, address, lanes::first(pending)));
+    const Found found = find_range(slot, lanes::broadcast(active, address, lanes::first(pending)));
     const bool member = address >= found.begin && address < found.end;
     const uint32_t group = lanes::ballot(active, member);
     pending &= (pending - 1) & ~group;  // without the leader whatever the table says: a patch must end
-    if (member) reduce_object<kWithBlocks>(slot, group, found.index, address, bytes, counter);
+    if (!member) continue;
+    const bool known = found.index != slot.range_count;
+    if (known) touch<false>(slot, group, found.index, address, bytes);
+    if (lanes::rank(group) != 0) continue;
+    const uint32_t place = known ? quick_place<false>(slot, pc, shape, found.index, counter) : kNone;
+    if (place == kNone) count_lanes(slot, found.index, counter, lanes::count(group));
+    else lanes::add(quick_counter<false>(slot, place, lanes::multiprocessor() % kReplicas), lanes::count(group));
   }
 }
 
-// Each active lane accesses `bytes` (a size class) at its own `address`: the objects alone.
-PASTA_DEVICE void reduce_objects(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                 uint32_t bytes, AccessKind kind) {
-  const uint32_t counter = counter_of(kind, bytes);
-  if (reduce_settled(slot, active, pc, address, bytes, counter)) return;
-  reduce_unsettled<false>(slot, active, pc, address, bytes, counter);
-}
-
-// One access to `bytes` consecutive bytes, of any size: by one lane, for itself or for its warp. No collectives.
-template <bool kWithBlocks>
-PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint64_t bytes,
-                              AccessKind kind) {
-  const Found found = find_range(slot, pc, address);
+// One access to `bytes` consecutive bytes, of any number: by one lane, for itself or for its warp. No collectives but
+// of that lane.
+template <bool kFull>
+PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t address, uint64_t bytes, AccessKind kind) {
+  const Found found = find_range(slot, address);
   ObjectCounters& counters = slot.objects[found.index];
   lanes::add(&counters.odd_count[static_cast<uint32_t>(kind)], 1);
   lanes::add(&counters.odd_bytes[static_cast<uint32_t>(kind)], bytes);
   if (found.index == slot.range_count || bytes == 0) return;
   const Range range = slot.ranges[found.index];
-  const uint64_t offset = address - range.begin;
-  const uint64_t end = address + bytes < range.end ? address + bytes : range.end;
-  lanes::raise(&counters.end, end - range.begin);
-  lanes::raise(&counters.inverted_first, ~offset);
+  const uint64_t last = (address + bytes < range.end ? address + bytes : range.end) - 1;
+  const uint32_t self = 1u << lanes::index();
+  touch<kFull>(slot, self, found.index, address, 1);
+  touch<kFull>(slot, self, found.index, last, 1);
   if (range.page_word != kUntracked) {
-    const uint32_t last = page_of(range.begin, end - 1);
-    for (uint32_t page = page_of(range.begin, address); page <= last; ++page) {
+    const uint32_t end = page_of(range.begin, last);
+    for (uint32_t page = page_of(range.begin, address) + 1; page < end; ++page) {
       mark_page(slot.pages + range.page_word, page);
     }
   }
-  if (kWithBlocks && range.first_block != kUntracked) {
-    count_block(slot, range.first_block + static_cast<uint32_t>(offset >> kBlockShift), 1);
-  }
+  if (kFull) count_blocks(slot, self, found.index, address);
 }
 
 }  // namespace pasta::nvidia

@@ -31,21 +31,42 @@ PASTA_DEVICE AccessKind kind_of(uint32_t flags) {
 
 PASTA_DEVICE bool leads(uint32_t active) { return lanes::index() == lanes::first(active); }
 
+// The rare ways. What their names say is that the quick way has not counted, in any lane of `active`.
+PASTA_DEVICE_APART void objects_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                       uint32_t flags, uint32_t active) {
+  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
+  reduce_objects_slowly(slot, active, pc, address, bytes, shape_of(flags, bytes), kind_of(flags));
+}
+PASTA_DEVICE_APART void all_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                   uint32_t flags, uint32_t active) {
+  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
+  reduce_all_slowly(slot, active, pc, address, bytes, shape_of(flags, bytes), kind_of(flags));
+}
+PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
+                             uint32_t active, MemorySpace space) {
+  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
+  trace_warp(slot, active, pc, space, address, bytes, kind_of(flags));
+}
+
+// Each active lane accesses `bytes` (a size class) at its own `address`.
 template <Depth kDepth>
-PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  const uint32_t active = __activemask();
+PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
+  uint32_t active;
   if (kDepth == Depth::objects) {
-    reduce_objects(slot, active, pc, address, bytes, kind);
-    return;
+    if (count_objects_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active)) return;
+    objects_slowly(slot, pc, address, bytes, flags, active);
+  } else {
+    const bool counted = count_all_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active);
+    if (!counted) all_slowly(slot, pc, address, bytes, flags, active);
   }
-  reduce_all(slot, active, pc, address, bytes, kind);
-  if (kDepth == Depth::trace) trace_warp(slot, active, pc, MemorySpace::global, address, bytes, kind);
+  if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
 }
 
 // Consecutive bytes, of any number, by one lane.
 template <Depth kDepth>
-PASTA_DEVICE void on_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  reduce_span<kDepth != Depth::objects>(slot, pc, address, bytes, kind);
+PASTA_DEVICE_APART void on_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                AccessKind kind) {
+  reduce_span<kDepth != Depth::objects>(slot, address, bytes, kind);
   if (kDepth != Depth::objects) reduce_span_site(slot, pc, address, bytes, kind);
   if (kDepth == Depth::trace) trace_span(slot, pc, address, bytes, kind);
 }
@@ -66,21 +87,15 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
     on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
     return;
   }
-  // Lanes may differ in what they move: those of one size together.
-  const uint32_t active = __activemask();
-  for (uint32_t pending = active; pending != 0;) {
-    const uint32_t size = static_cast<uint32_t>(lanes::broadcast(active, moved, lanes::first(pending)));
-    const uint32_t group = lanes::ballot(active, moved == size);
-    pending &= ~group;
-    if (moved == size) on_global<kDepth>(slot, pc, address, size, AccessKind::load);
-  }
+  // Lanes that move another number of bytes have another shape, and are not settled by this instruction's hint.
+  on_global<kDepth>(slot, pc, address, moved, SANITIZER_MEMORY_DEVICE_FLAG_READ);
 }
 
 template <Depth kDepth>
-PASTA_DEVICE void on_shared(const SlotHeader& slot, uint64_t pc, uint32_t address, uint32_t bytes, AccessKind kind) {
+PASTA_DEVICE void on_shared(const SlotHeader& slot, uint64_t pc, uint32_t address, uint32_t bytes, uint32_t flags) {
   const uint32_t active = __activemask();
-  reduce_shared_site(slot, active, pc, address, bytes, kind);
-  if (kDepth == Depth::trace) trace_warp(slot, active, pc, MemorySpace::shared, address, bytes, kind);
+  reduce_shared_site(slot, active, pc, address, bytes, kind_of(flags));
+  if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::shared);
 }
 
 PASTA_DEVICE void on_plain(const SlotHeader& slot, uint64_t pc, MemorySpace space, uint32_t bytes, AccessKind kind) {
@@ -121,8 +136,7 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
   PATCH pasta_##depth##_global(void* userdata, uint64_t pc, void* address, uint32_t bytes, uint32_t flags,            \
                                const void*) {                                                                         \
     SLOT_OR_RETURN;                                                                                                   \
-    if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return SANITIZER_PATCH_SUCCESS;                         \
-    on_global<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(address), bytes, kind_of(flags));                            \
+    on_global<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(address), bytes, flags);                             \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_memcpy_async(void* userdata, uint64_t pc, void* source, uint32_t,                             \
@@ -194,7 +208,7 @@ PATCH pasta_tma_store(void* userdata, uint64_t) {
                                const void*) {                                                                         \
     SLOT_OR_RETURN;                                                                                                   \
     const uint32_t place = static_cast<uint32_t>(reinterpret_cast<uint64_t>(address));                                \
-    on_shared<Depth::depth>(slot, pc, place, bytes, kind_of(flags));                                                  \
+    on_shared<Depth::depth>(slot, pc, place, bytes, flags);                                                           \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   OF_TYPE(pasta_##depth##_shared, SanitizerCallbackMemoryAccess)

@@ -30,22 +30,8 @@ PASTA_DEVICE Found find_range(const Range* ranges, uint32_t range_count, uint64_
   return {range_count, range.end, below + 1 == range_count ? UINT64_MAX : ranges[below + 1].begin};
 }
 
-// Where the instruction leaves word of what it hit last.
-PASTA_DEVICE uint32_t* hint_of(const SlotHeader& slot, uint64_t pc) {
-  return &slot.hints[(static_cast<uint32_t>(pc) >> 4) % SlotHeader::kHints];  // instructions are 16 bytes apart
-}
-
-// The same, trying that first.
-PASTA_DEVICE Found find_range(const SlotHeader& slot, uint64_t pc, uint64_t address) {
-  uint32_t* const hint = hint_of(slot, pc);
-  const uint32_t guess = *hint;
-  if (guess < slot.range_count) {
-    const Range range = slot.ranges[guess];
-    if (address >= range.begin && address < range.end) return {guess, range.begin, range.end};
-  }
-  const Found found = find_range(slot.ranges, slot.range_count, address);
-  if (found.index < slot.range_count && found.index != guess) *hint = found.index;
-  return found;
+PASTA_DEVICE Found find_range(const SlotHeader& slot, uint64_t address) {
+  return find_range(slot.ranges, slot.range_count, address);
 }
 
 }  // namespace pasta::nvidia

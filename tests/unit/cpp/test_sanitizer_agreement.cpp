@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "device/nvidia/full_reducer.h"
 #include "device/nvidia/trace_writer.h"
 #include "fake_program.h"
+#include "patched.h"
 #include "warp_emulator.h"
 
 using namespace pasta::nvidia;
@@ -39,12 +39,12 @@ void perform(const SlotHeader& slot, const Access& access) {
     if (access.space == MemorySpace::shared) {
       reduce_shared_site(slot, access.active, access.pc, static_cast<uint32_t>(address), access.bytes, access.kind);
     } else if (!has_size_class(access.bytes)) {
-      reduce_span<true>(slot, access.pc, address, access.bytes, access.kind);
+      reduce_span<true>(slot, address, access.bytes, access.kind);
       reduce_span_site(slot, access.pc, address, access.bytes, access.kind);
       trace_span(slot, access.pc, address, access.bytes, access.kind);
       return;
     } else {
-      reduce_all(slot, access.active, access.pc, address, access.bytes, access.kind);
+      patched::all(slot, access.pc, address, access.bytes, access.kind);
     }
     trace_warp(slot, access.active, access.pc, access.space, address, access.bytes, access.kind);
   });

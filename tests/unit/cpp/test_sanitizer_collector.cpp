@@ -11,12 +11,12 @@
 
 #include "backends/sanitizer/collector.h"
 #include "backends/torch/tensors.h"
-#include "device/nvidia/full_reducer.h"
 #include "device/nvidia/trace_writer.h"
 #include "fake_program.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
 #include "shard_rows.h"
+#include "patched.h"
 #include "warp_emulator.h"
 
 using namespace pasta;
@@ -29,9 +29,9 @@ namespace {
 // One warp that loads 32 floats from `address`.
 fake::Kernel one_warp(uint64_t address) {
   return [=](const nvidia::SlotHeader& slot) {
-    const auto reduce = slot.site_capacity == 0 ? nvidia::reduce_objects : nvidia::reduce_all;  // as the patches
+    const auto reduce = slot.site_capacity == 0 ? patched::objects : patched::all;
     warp::run(0xffffffff, [&](uint32_t lane) {
-      reduce(slot, 0xffffffff, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
+      reduce(slot, 0x1040, address + lane * 4, 4, nvidia::AccessKind::load);
       if ((slot.features & nvidia::kTrace) != 0) {
         nvidia::trace_warp(slot, 0xffffffff, 0x1040, nvidia::MemorySpace::global, address + lane * 4, 4,
                            nvidia::AccessKind::load);

@@ -16,6 +16,7 @@
 #include "backends/sanitizer/slots.h"
 #include "backends/sanitizer/tensor_maps.h"
 #include "device/nvidia/hot_counters.h"
+#include "device/nvidia/quick.h"
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
 #include "device/nvidia/trace_writer.h"
@@ -155,7 +156,7 @@ void test_slots_are_given_within_the_bound() {
   SlotPool pool(64 * kMiB);
   CHECK(pool.take(1000).slab == nullptr);
   std::vector<std::vector<uint8_t>> slabs;
-  std::set<uint8_t*> bodies;
+  std::set<uint8_t*> places;
   const auto grow = [&](size_t bytes) {
     const size_t slab = pool.reserve(bytes);
     if (slab == 0) return false;
@@ -170,10 +171,9 @@ void test_slots_are_given_within_the_bound() {
     if (slot.slab == nullptr && grow(bytes)) slot = pool.take(bytes);
     if (slot.slab == nullptr) break;
     slots.push_back(slot);
-    uint8_t* const body = slot.slab->body(slot.index);
-    CHECK(bodies.insert(body).second);
-    CHECK(body + slot.slab->slot_bytes <= slot.slab->memory + slot.slab->bytes);
-    CHECK(slot.slab->header(slot.index) + nvidia::kSlotHeaderBytes <= slot.slab->body(0));
+    uint8_t* const at = slot.slab->at(slot.index);
+    CHECK(places.insert(at).second);
+    CHECK(at + slot.slab->slot_bytes <= slot.slab->memory + slot.slab->bytes);
     CHECK(slot.slab->fresh[slot.index]);
   }
   // Slabs of an eighth of the bound, 8 MiB, hold 3 slots of 2.5 MiB (and their headers).
@@ -189,6 +189,18 @@ void test_slots_are_given_within_the_bound() {
   CHECK(pool.retire(8 * kMiB).size() == 7 && pool.bytes() == 8 * kMiB);
   CHECK(grow(8 * kMiB) && pool.take(8 * kMiB).slab != nullptr);
   CHECK(pool.reserve(100 * kMiB) == 0);
+}
+
+// Patches tell addresses of a range apart by their lower halves.
+void test_ranges_end_at_multiples_of_4_gib() {
+  MemoryObjects objects(1 << 24);
+  const uint64_t k4GiB = uint64_t{1} << 32;
+  objects.add(object(1, k4GiB - kMiB, 2 * k4GiB));
+  const auto snapshot = objects.snapshot();
+  CHECK(snapshot->ranges.size() == 3);
+  CHECK(snapshot->ranges[1].begin == k4GiB && snapshot->ranges[1].end == 2 * k4GiB);
+  CHECK(snapshot->pieces[1].object_id == 1 && snapshot->pieces[1].offset == kMiB && snapshot->pieces[2].offset == k4GiB + kMiB);
+  for (const nvidia::Range& range : snapshot->ranges) CHECK(range.page_word != nvidia::kUntracked);
 }
 
 void test_pages_of_each_size() {
@@ -216,7 +228,7 @@ struct Filled {
     snapshot = objects.snapshot();
     layout = SlotLayout::of(*snapshot, nvidia::kObjects | nvidia::kSites | nvidia::kBlocks | more_features, 4096);
     body.resize((layout.bytes + 7) / 8);
-    header = layout.header(body.data(), snapshot->ranges.data());
+    header = layout.header_of(body.data(), snapshot->ranges.data());
   }
   DecodedSlot decode() {
     return decode_slot(reinterpret_cast<uint8_t*>(body.data()), layout, *snapshot, maps, 77, 1234);
@@ -266,7 +278,7 @@ void test_tensors_have_rows_of_their_own() {
   slot.snapshot = slot.objects.snapshot();
   slot.layout = SlotLayout::of(*slot.snapshot, nvidia::kObjects);
   slot.body.assign((slot.layout.bytes + 7) / 8, 0);
-  slot.header = slot.layout.header(slot.body.data(), slot.snapshot->ranges.data());
+  slot.header = slot.layout.header_of(slot.body.data(), slot.snapshot->ranges.data());
   for (const size_t piece : {0, 1, 2}) {  // before the tensor, it, after it
     nvidia::ObjectCounters& counters = slot.header.objects[piece];
     counters.lanes[0][2] = 10 * (piece + 1);
@@ -300,9 +312,13 @@ void test_sites_become_rows() {
   CHECK(global.min_lanes == 32 && global.max_lanes == 32 && shared.max_lanes == kNullI32);
 }
 
-// What the multiprocessors counted for themselves is added to the counters that they share.
-void test_hot_counters_are_added_up() {
+// What was counted apart is added to the counters that all share.
+void test_quick_and_hot_counters_are_added_up() {
   Filled slot;
+  auto* const quick = reinterpret_cast<uint64_t*>(reinterpret_cast<uint8_t*>(slot.body.data()) +
+                                                  slot.layout.quick_counters);
+  slot.header.quick_keys[9] = nvidia::quick_key(0x7f00777770, 0, 2);  // loads of 4 bytes of object 5
+  quick[9 * nvidia::kQuickFull.row + 3] = 6, quick[9 * nvidia::kQuickFull.row + 31] = 1;  // with 4 and 32 sectors
   slot.header.objects[1].lanes[1][2] = 5;  // of object 6, which has one block: stores of 4 bytes
   slot.header.objects[1].end = 4;
   slot.header.objects[0].end = 4;
@@ -320,12 +336,14 @@ void test_hot_counters_are_added_up() {
   for (size_t i = 0; i < hot.size(); ++i) slot.header.hot[i * 7] = hot[i];
   slot.header.sites[5] = {nvidia::site_key(full.pc, MemorySpace::global), 1, 7, 28, 7, 1, 0, 1, 1u << 6};
   const DecodedSlot decoded = slot.decode();
-  CHECK(decoded.objects.size() == 1 && decoded.objects[0].stores == 101 && decoded.objects[0].store_bytes == 404);
+  CHECK(decoded.objects.size() == 2 && decoded.objects[1].stores == 101 && decoded.objects[1].store_bytes == 404);
+  CHECK(decoded.objects[0].object_id == 5 && decoded.objects[0].loads == 7 * 32);
   CHECK(decoded.blocks.size() == 2);
   CHECK(decoded.blocks[0].object_id == 5 && decoded.blocks[0].accesses == 11);
   CHECK(decoded.blocks[1].object_id == 6 && decoded.blocks[1].accesses == 101);
-  CHECK(decoded.sites.size() == 1 && decoded.sites[0].pc == full.pc);
-  const AccessSiteRecord& site = decoded.sites[0].row;
+  CHECK(decoded.sites.size() == 2 && decoded.sites[0].pc == full.pc && decoded.sites[1].pc == 0x7f00777770);
+  const AccessSiteRecord &site = decoded.sites[0].row, &loads = decoded.sites[1].row;
+  CHECK(loads.executions == 7 && loads.sectors == 6 * 4 + 32 && loads.ideal_sectors == 7 * 4 && loads.min_lanes == 32);
   CHECK(site.kind == AccessSiteKind::store && site.executions == 5 && site.lanes == 3 * 32 + 3 + 7);
   CHECK(site.bytes == 4 * site.lanes && site.sectors == 3 * 4 + 1 + 7 && site.ideal_sectors == 3 * 4 + 1 + 1);
   CHECK(site.min_lanes == 3 && site.max_lanes == 32);
@@ -477,11 +495,12 @@ int main() {
   test_tensors_have_rows_of_their_own();
   test_the_largest_objects_go_without_pages();
   test_slots_are_given_within_the_bound();
+  test_ranges_end_at_multiples_of_4_gib();
   test_pages_of_each_size();
   test_empty_slot_has_no_rows();
   test_counters_become_rows();
   test_sites_become_rows();
-  test_hot_counters_are_added_up();
+  test_quick_and_hot_counters_are_added_up();
   test_trace_becomes_rows();
   test_full_trace_says_what_is_lost();
   test_tensor_loads_are_the_objects();

@@ -15,7 +15,7 @@
 
 namespace warp {
 
-enum class Collective { none, ballot, broadcast, match, agree };
+enum class Collective { none, ballot, broadcast, match };
 
 struct Lane {
   ucontext_t context;
@@ -30,6 +30,7 @@ inline std::array<Lane, 32> g_lanes;
 inline ucontext_t g_scheduler;
 inline uint32_t g_current = 0;
 inline uint32_t g_multiprocessor = 0;  // on which warps run
+inline uint32_t g_active = 0;
 inline std::function<void(uint32_t)> g_body;
 
 inline uint64_t meet(Collective collective, uint32_t mask, uint64_t value, uint32_t from = 0) {
@@ -76,7 +77,6 @@ inline bool complete_one() {
         if (set) lane.result |= uint64_t{1} << j;
       }
       if (collective == Collective::broadcast) lane.result = g_lanes[lane.from].value;
-      if (collective == Collective::agree) lane.result = lane.result == mask;
     }
     for (uint32_t i = 0; i < 32; ++i) {
       if ((mask >> i & 1) != 0) g_lanes[i].waits_in = Collective::none;
@@ -89,6 +89,7 @@ inline bool complete_one() {
 // Runs body(lane) in every lane of `active`, as one warp.
 inline void run(uint32_t active, const std::function<void(uint32_t)>& body) {
   g_body = body;
+  g_active = active;
   for (uint32_t i = 0; i < 32; ++i) {
     g_lanes[i].running = (active >> i & 1) != 0;
     g_lanes[i].waits_in = Collective::none;
@@ -123,7 +124,7 @@ uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
   return warp::meet(warp::Collective::broadcast, mask, value, from);
 }
 uint32_t multiprocessor() { return warp::g_multiprocessor; }
-bool agree(uint32_t mask, uint64_t value) { return warp::meet(warp::Collective::agree, mask, value) != 0; }
+uint32_t active() { return warp::g_active; }
 uint32_t match(uint32_t mask, uint64_t value) {
   return static_cast<uint32_t>(warp::meet(warp::Collective::match, mask, value));
 }
