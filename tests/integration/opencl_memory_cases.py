@@ -129,6 +129,13 @@ def loop(device: Device) -> Any:
     return [int(out.min()), int(out.max())]
 
 
+def large(device: Device) -> Any:
+    """The first elements of a buffer of 64 MiB."""
+    a = device.buffer(np.zeros(1 << 24, np.int32))
+    device.kernel("increment")(device.queue, (N,), None, a)
+    return device.digest(a)
+
+
 def sizes(device: Device) -> Any:
     """Ten launches each of two global sizes, in turn."""
     a = device.buffer(np.zeros(N, np.int32))
@@ -200,7 +207,7 @@ def svm(device: Device) -> Any:
 
 CASES: dict[str, Callable[[Device], Any]] = {
     case.__name__: case
-    for case in (vector_add, strided, matrices, shared_buffers, loop, sizes, queries, clones, binary, svm)
+    for case in (vector_add, strided, matrices, shared_buffers, loop, large, sizes, queries, clones, binary, svm)
 }
 
 if __name__ == "__main__":

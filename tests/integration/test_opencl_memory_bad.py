@@ -63,3 +63,27 @@ def test_devices_without_spirv(name: str, tmp_path: Path) -> None:
     assert "SPIR-V" in cause
     assert remedy is not None
     assert "pip install 'pasta[cpu]'" in remedy
+
+
+def test_little_device_memory(tmp_path: Path) -> None:
+    """The buffer for counts gets smaller until the device has it. Large objects are then seen in pages.
+
+    With 1 MiB for counts, the map of an object of 64 MiB has 64 Ki entries: enough for its pages, not for its lines.
+    """
+    driver = shim("little_memory", tmp_path, PASTA_TEST_MOST_BYTES=str(1 << 20))
+    trace = measure_python(_CASES, "large", tmp_path, driver=driver)
+    columns = ["loads", "stores", "lines", "pages_4k"]
+    assert objects(trace).select(columns).rows() == [(N, N, None, 4 * N // 4096)]
+    ((records, cause, remedy),) = losses(trace)
+    assert records is None
+    assert cause.endswith(f"not enough memory for the counts: objects of more than {4 << 20} bytes are seen in pages")
+    assert remedy == "let the program use less of it, or lower --memory-buffer"
+
+
+def test_no_device_memory(tmp_path: Path) -> None:
+    driver = shim("little_memory", tmp_path, PASTA_TEST_MOST_BYTES=str(100 << 10))
+    trace = measure_python(_CASES, "sizes", tmp_path, driver=driver)
+    assert objects(trace).is_empty()
+    ((records, cause, _),) = losses(trace)
+    assert records == 20
+    assert "no memory for counts" in cause

@@ -1,4 +1,4 @@
-"""A library that nobody here wrote, loopy, runs unchanged with ``--memory``; counts follow from what it was asked for."""
+"""A library that nobody here wrote, loopy, runs unchanged with ``--memory``; the counts follow from its input."""
 
 from __future__ import annotations
 

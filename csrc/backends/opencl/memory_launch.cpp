@@ -38,13 +38,13 @@ cl_int enqueue(const KernelLaunch& launch, decltype(Dispatch::clEnqueueNDRangeKe
                   launch.local, count, waits, event);
 }
 
-ResultBuffer* results_of(Queue& queue, cl_command_queue handle) {
-  if (queue.results == nullptr) queue.results = ResultBuffer::make(handle);
+ResultBuffer* results_of(Queue& queue, cl_command_queue handle, Unmeasured* why) {
+  if (queue.results == nullptr) queue.results = ResultBuffer::make(handle, why);
   if (queue.results != nullptr) return queue.results.get();
   for (const std::shared_ptr<Queue>& other : state().queues.values()) {
     if (other->references <= 0) release_results(*other);
   }
-  queue.results = ResultBuffer::make(handle);
+  queue.results = ResultBuffer::make(handle, why);
   return queue.results.get();
 }
 
@@ -86,11 +86,9 @@ Launched try_measured(const KernelLaunch& launch,
     return {};
   }
   std::lock_guard results_lock(queue->results_mutex);
-  ResultBuffer* const results = results_of(*queue, launch.queue);
-  if (results == nullptr) {
-    *why = {"no device memory for the counts of another queue", "raise --memory-buffer"};
-    return {};
-  }
+  ResultBuffer* const results = results_of(*queue, launch.queue, why);
+  if (results == nullptr) return {};
+  *why = {};
   const auto binding = kernel->binding(results->limits());
   const auto place = results->place(binding);
   if (!place) {

@@ -34,6 +34,9 @@ constexpr int64_t kLongestWaitNs = 10'000'000'000;
 constexpr timespec kPoll = {0, 50'000};
 
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kLineBytes = 64;
+constexpr size_t kMapShare = 16;  // a buffer has room for the maps of as many objects; a byte a line
+constexpr size_t kLeastBytes = size_t{256} << 10;  // of a buffer: what --memory-buffer=1M gives
 
 // Of the work-groups that run at a time, a compute unit.
 constexpr cl_uint kWorkGroupsPerUnit = 2;
@@ -114,27 +117,44 @@ void emit_launch(const ResultBuffer::Launch& launch, const uint8_t* slot) {
 
 }  // namespace
 
-std::shared_ptr<ResultBuffer> ResultBuffer::make(cl_command_queue queue) {
+std::shared_ptr<ResultBuffer> ResultBuffer::make(cl_command_queue queue, Unmeasured* why) {
   const Dispatch& cl = next(queue);
   const auto info = cl.clGetCommandQueueInfo;
   const auto context = query<cl_context>(info, queue, CL_QUEUE_CONTEXT, nullptr);
   const auto device = query<cl_device_id>(info, queue, CL_QUEUE_DEVICE, nullptr);
-  const size_t bytes = memory_options().buffer_bytes / kQueues / kPageBytes * kPageBytes;
+  const size_t wanted = memory_options().buffer_bytes / kQueues / kPageBytes * kPageBytes;
   if (context == nullptr || device == nullptr) return nullptr;
-  if (g_bytes_taken.fetch_add(bytes) + bytes > memory_options().buffer_bytes) {
-    g_bytes_taken.fetch_sub(bytes);
+  if (g_bytes_taken.fetch_add(wanted) + wanted > memory_options().buffer_bytes) {
+    g_bytes_taken.fetch_sub(wanted);
+    *why = {"no device memory for the counts of another queue", "raise --memory-buffer"};
     return nullptr;
   }
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer = nullptr;
+  size_t bytes = wanted;
+  while (buffer == nullptr && bytes >= kLeastBytes) {
+    buffer = cl.clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, nullptr, &status);
+    if (buffer == nullptr) bytes = bytes / 2 / kPageBytes * kPageBytes;
+  }
+  g_bytes_taken.fetch_sub(wanted - bytes);
   const auto units =
       query<cl_uint>(cl.clGetDeviceInfo, device, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
   const memory::ScratchPool scratch =
       memory::ScratchPool::fit(bytes, scratch_bytes(bytes), kWorkGroupsPerUnit * units);
-  cl_int status = CL_SUCCESS;
-  const cl_mem buffer = cl.clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, nullptr, &status);
   const cl_command_queue reader =
       buffer != nullptr ? cl.clCreateCommandQueue(context, device, 0, &status) : nullptr;
   auto made = std::make_shared<ResultBuffer>(queue, reader, buffer, bytes, scratch);
-  if (buffer == nullptr || reader == nullptr) return nullptr;
+  if (buffer == nullptr || reader == nullptr) {
+    *why = {"the device has no memory for counts: status " + std::to_string(status),
+            "let the program use less of it"};
+    return nullptr;
+  }
+  if (bytes < wanted) {
+    report_loss("opencl", "access_object", kNullI64,
+                "the device has not enough memory for the counts: objects of more than " +
+                    std::to_string(made->arena_bytes_ / kMapShare * kLineBytes) + " bytes are seen in pages",
+                "let the program use less of it, or lower --memory-buffer");
+  }
   return made;
 }
 
@@ -205,7 +225,7 @@ bool ResultBuffer::zero(size_t begin, size_t end) {
 memory::BindingLimits ResultBuffer::limits() const {
   memory::BindingLimits limits;
   // So that sixteen objects find room in one buffer, and a trace takes no more than a quarter.
-  limits.map_bytes = arena_bytes_ / 16;
+  limits.map_bytes = arena_bytes_ / kMapShare;
   if (memory_options().trace) limits.trace_records = arena_bytes_ / 4 / memory::kTraceRecordBytes;
   limits.scratch = scratch_;
   return limits;

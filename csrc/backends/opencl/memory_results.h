@@ -23,8 +23,9 @@ struct Queue;
 // Not thread-safe: Queue::results_mutex is held around each call.
 class ResultBuffer {
  public:
-  // Null where there is no device memory for it (--memory-buffer).
-  static std::shared_ptr<ResultBuffer> make(cl_command_queue queue);
+  // Smaller than --memory-buffer says where the device has no room for that. Null, with `*why`, when
+  // there is none at all.
+  static std::shared_ptr<ResultBuffer> make(cl_command_queue queue, Unmeasured* why);
   ResultBuffer(cl_command_queue queue, cl_command_queue reader, cl_mem buffer, size_t bytes,
                const memory::ScratchPool& scratch)
       : queue_(queue),

@@ -3,7 +3,7 @@
 //   device_pointer   clSetKernelArgDevicePointerEXT, for addresses of unified shared memory
 //   unknown_setter   clSetKernelArgOfTheFutureEXT, the same function under a name that nobody knows
 //   no_il            takes no SPIR-V
-//   little_memory    no buffer of more than PASTA_TEST_MOST_BYTES
+//   little_memory    no buffer of more than PASTA_TEST_MOST_BYTES, unless it is filled from the host's memory
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -48,7 +48,7 @@ static cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info which,
 
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host,
                                         cl_int* error) {
-  if (!can("little_memory") || bytes <= strtoull(getenv("PASTA_TEST_MOST_BYTES"), NULL, 10))
+  if (!can("little_memory") || host != NULL || bytes <= strtoull(getenv("PASTA_TEST_MOST_BYTES"), NULL, 10))
     return ORIGINAL(clCreateBuffer, kCreateBuffer)(context, flags, bytes, host, error);
   if (error != NULL) *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   return NULL;
