@@ -6,6 +6,17 @@
 
 namespace pasta::nvidia {
 
+// A settled access, all in range `index`, that the quick way does not count.
+PASTA_DEVICE void reduce_settled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                 uint32_t bytes, AccessKind kind, uint32_t index) {
+  // A range with pages lies between two multiples of 4 GiB.
+  const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address) >> kSectorShift);
+  count_blocks(slot, active, index, address);
+  if (lanes::rank(active) != 0) return;
+  count_lanes(slot, index, counter_of(kind, bytes), lanes::count(active));
+  count_shape(slot, {pc, kind, size_class(bytes), lanes::count(active), sectors});
+}
+
 // Each lane of `active` accesses `bytes` (a size class) at its own `address`.
 PASTA_DEVICE void reduce_all_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                     uint32_t bytes, uint32_t shape, AccessKind kind) {
@@ -23,13 +34,13 @@ PASTA_DEVICE void reduce_all_slowly(const SlotHeader& slot, uint32_t active, uin
       count_blocks(slot, group, found.index, address);
     }
     if (lanes::rank(group) != 0) continue;
-    const bool full = group == 0xffffffff;
-    const uint32_t place = known && full ? quick_place<true>(slot, pc, shape, found.index, counter) : kNone;
-    counted = place != kNone;
+    const uint32_t place = known ? quick_place<true>(slot, pc, shape, found.index, counter) : kNone;
+    counted = place != kNone && group == 0xffffffff;
     if (counted) lanes::add(quick_counter<true>(slot, place, sectors - 1), 1);
     else count_lanes(slot, found.index, counter, lanes::count(group));
   }
-  if (lanes::rank(active) == 0 && !counted) count_shape(slot, {pc, kind, size_class(bytes), lanes::count(active), sectors});
+  if (lanes::rank(active) != 0 || counted) return;
+  count_shape(slot, {pc, kind, size_class(bytes), lanes::count(active), sectors});
 }
 
 }  // namespace pasta::nvidia

@@ -42,6 +42,10 @@ PASTA_DEVICE_APART void all_slowly(const SlotHeader& slot, uint64_t pc, uint64_t
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
   reduce_all_slowly(slot, active, pc, address, bytes, shape_of(flags, bytes), kind_of(flags));
 }
+PASTA_DEVICE_APART void settled_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                       uint32_t flags, uint32_t active, uint32_t index) {
+  reduce_settled(slot, active, pc, address, bytes, kind_of(flags), index);
+}
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
                              uint32_t active, MemorySpace space) {
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
@@ -56,8 +60,12 @@ PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t addres
     if (count_objects_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active)) return;
     objects_slowly(slot, pc, address, bytes, flags, active);
   } else {
-    const bool counted = count_all_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active);
-    if (!counted) all_slowly(slot, pc, address, bytes, flags, active);
+    uint32_t index;
+    switch (count_all_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active, index)) {
+      case Outcome::counted: break;
+      case Outcome::settled: settled_slowly(slot, pc, address, bytes, flags, active, index); break;
+      case Outcome::unsettled: all_slowly(slot, pc, address, bytes, flags, active); break;
+    }
   }
   if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
 }

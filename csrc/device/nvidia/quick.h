@@ -58,26 +58,31 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint64_t pc, uin
   return true;
 }
 
-// Objects, blocks and sites: full warps within one block. False: as above.
-PASTA_DEVICE bool count_all_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                    uint32_t shape, uint32_t& active) {
+enum class Outcome { counted, settled, unsettled };
+
+// Objects, blocks and sites. Counts full warps within one block; other warps are at most settled, all in range `index`.
+// The outcome is that of all lanes of `active`, which is set.
+PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                       uint32_t shape, uint32_t& active, uint32_t& index) {
   constexpr uint32_t kAll = 0xffffffff;
   const lanes::Four hint = lanes::glance_four(hint_of(slot, pc));
   const bool settled = (hint.x == shape) & (hint.z == static_cast<uint32_t>(pc >> 4)) &
                        (hint.w == static_cast<uint32_t>(pc >> 36)) & is_settled<true>(slot, hint.y, address, bytes);
+  index = hint.y >> 16;
   active = lanes::active();
-  if (active != kAll || !lanes::all(kAll, settled)) return false;
+  if (!lanes::all(active, settled)) return Outcome::unsettled;
+  if (active != kAll) return Outcome::settled;
   const uint32_t low = static_cast<uint32_t>(address);
-  const lanes::Pair place = lanes::glance_pair(&live_of<true>(slot, hint.y >> 16)->begin);  // begin and first_block
+  const lanes::Pair place = lanes::glance_pair(&live_of<true>(slot, index)->begin);  // begin and first_block
   const bool in_blocks = place.y != kUntracked;
   const uint32_t block = (low - place.x) >> kBlockShift;
-  if (in_blocks && !lanes::all(kAll, block == lanes::broadcast(kAll, block, 0))) return false;
+  if (in_blocks && !lanes::all(kAll, block == lanes::broadcast(kAll, block, 0))) return Outcome::settled;
   const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
   const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));
   const uint32_t lane = lanes::index();
   if (lane == 0) lanes::add(quick_counter<true>(slot, hint.y & 0xffff, sectors - 1), 1);
   if (lane == 1 && in_blocks) lanes::add(slot.blocks + place.y + block, 32);
-  return true;
+  return Outcome::counted;
 }
 
 // -- What the slow way leaves for it ---------------------------------------------------------------

@@ -14,6 +14,7 @@ Ints = npt.NDArray[np.int64]
 
 #: In `Pieces`, an object or a tensor that there is none of.
 NONE = -1
+_CUT, _LARGEST_CUT = 1 << 32, 1 << 40
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,14 @@ class AddressMap:
     def _cut(self) -> Pieces:
         layers = [layer.arrays() for layer in (self._reservations, self._objects, self._tensors)]
         points = np.unique(np.concatenate([part for begin, end, _ in layers for part in (begin, end)]))
+        points = np.union1d(points, _cuts(points))
         begin, end = points[:-1], points[1:]
         reservation, object_, tensor = (_holders(layer, begin) for layer in layers)
         owner = np.where(object_ != NONE, object_, reservation)
         tensor = np.where(owner != NONE, tensor, NONE)
         starts = {id: begin for begins, _, ids in layers[:2] for begin, id in zip(begins, ids, strict=True)}
         # A boundary that changes nothing is none: that of a reservation behind an object, say.
-        same = (owner[1:] == owner[:-1]) & (tensor[1:] == tensor[:-1])
+        same = (owner[1:] == owner[:-1]) & (tensor[1:] == tensor[:-1]) & (begin[1:] % _CUT != 0)
         first = np.concatenate([[True], ~same])[: owner.size]
         last = np.concatenate([~same, [True]])[: owner.size]
         begin, end, reserved = begin[first], end[last], (object_ == NONE) & (tensor == NONE)
@@ -107,6 +109,13 @@ class AddressMap:
         begin, end, owner, tensor, reserved = begin[held], end[held], owner[held], tensor[held], reserved[held]
         offset = begin - np.array([starts[id] for id in owner.tolist()], dtype=np.int64)
         return Pieces(begin, end, owner, tensor, offset, reserved)
+
+
+def _cuts(points: Ints) -> Ints:
+    """Return the multiples of `_CUT` where pieces end, as on the device: all but those in endless reservations."""
+    pairs = zip(points[:-1].tolist(), points[1:].tolist(), strict=True)
+    cuts = (range(-(-low // _CUT) * _CUT, high, _CUT) for low, high in pairs if high - low <= _LARGEST_CUT)
+    return np.fromiter((cut for part in cuts for cut in part), dtype=np.int64)
 
 
 def _holders(layer: tuple[Ints, Ints, Ints], points: Ints) -> Ints:

@@ -134,6 +134,23 @@ void test_strides() {
   }
 }
 
+// The same again and again, but not what the quick way counts: half a warp, and a warp across two blocks of 2 MiB.
+void test_settled_accesses_of_parts() {
+  TestSlot slot({{64 * kMiB, 8 * kMiB}});
+  for (int i = 0; i < 5; ++i) {
+    access(slot, 0x0f0f0f0f, 0x10, [](uint32_t lane) { return 64 * kMiB + lane * 4; }, 4, AccessKind::load);
+    access(slot, kFull, 0x20, [](uint32_t lane) { return 66 * kMiB - 64 + lane * 4; }, 4, AccessKind::store);
+    CHECK(!patched::g_quick);
+  }
+  const auto row = slot.object(0);
+  CHECK(row.loads == 5 * 16 && row.stores == 5 * 32 && row.pages_4k == 3);
+  const auto half = slot.site(0x10), across = slot.site(0x20);
+  CHECK(half.executions == 5 && half.lanes == 5 * 16 && half.sectors == 5 * 4 && half.ideal_sectors == 5 * 2);
+  CHECK(half.min_lanes == 16 && half.max_lanes == 16 && across.executions == 5 && across.sectors == 5 * 4);
+  const auto blocks = slot.decode().blocks;
+  CHECK(blocks.size() == 2 && blocks[0].accesses == 5 * (16 + 16) && blocks[1].accesses == 5 * 16);
+}
+
 void test_broadcast_needs_one_sector() {
   TestSlot slot({{kMiB, kMiB}});
   access(slot, kFull, 0x10, [](uint32_t) { return kMiB + 64; }, 8, AccessKind::load);
@@ -402,6 +419,7 @@ int main() {
     g_room = room;
     test_vector_add();
     test_strides();
+    test_settled_accesses_of_parts();
     test_broadcast_needs_one_sector();
     test_unknown_addresses_are_nobodys();
     test_random_against_plain_count();

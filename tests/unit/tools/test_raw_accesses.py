@@ -93,6 +93,15 @@ def test_memory_as_it_was_when_the_launch_began() -> None:
     assert found == [(1, 1, 32, 0, 1), (2, 2, 32, 4096, 1), (2, None, 32, None, None)]
 
 
+def test_blocks_begin_anew_at_multiples_of_4_gib() -> None:
+    # As on the device, where a range lies between two of them.
+    border = 1 << 32
+    trace = computed([warp(0, border - 64), warp(1, border + 4096)], [alloc(1, border - MIB, 8 * MIB)])
+    found = rows(trace, "access_block", "offset", "bytes", "accesses")
+    assert found == [(0, MIB, 16), (MIB, 2 * MIB, 16 + 32)]
+    assert rows(trace, "access_object", "loads", "pages_4k", "first_offset") == [(64, 3, MIB - 64)]
+
+
 def test_tensors_cut_objects_and_reservations() -> None:
     reserved = alloc(1, A, 64 * MIB, kind="virtual", allocator="reservation")
     tensor = {"start_ns": 1, "action": "alloc", "tensor_id": 7, "address": A + 64, "bytes": 64}
