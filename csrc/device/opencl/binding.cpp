@@ -32,8 +32,7 @@ class SlotPlanner {
   }
   // Counters of an object's blocks; none where there is one block only: all accesses are to that.
   uint64_t blocks(uint64_t bytes) {
-    uint64_t count = (bytes + (uint64_t{1} << kBlockShift) - 1) >> kBlockShift;
-    return count > 1 ? take(count * kWord) : 0;
+    return bytes > uint64_t{1} << kBlockShift ? take(kShards * block_row_bytes(bytes)) : 0;
   }
   struct Map {
     uint64_t offset;

@@ -202,8 +202,11 @@ class Decoder {
     constexpr uint64_t kBytes = uint64_t{1} << kBlockShift;
     const uint64_t bytes = entry(number)[kObjectBytes], counters = entry(number)[kObjectBlocks];
     for (uint64_t offset = 0; offset < bytes; offset += kBytes) {
-      uint64_t accesses = counters ? word_at(counters + (offset >> kBlockShift) * kWord)
-                                   : object.loads + object.stores + object.atomics;
+      uint64_t accesses = counters ? 0 : object.loads + object.stores + object.atomics;
+      for (uint64_t shard = 0; counters && shard < kShards; ++shard) {
+        const uint64_t row = counters + shard * block_row_bytes(bytes);
+        accesses += word_at(row + (offset >> kBlockShift) * kWord);
+      }
       if (accesses == 0) continue;
       BlockAccess& block = blocks_[{object.object_id, offset}];
       block.object_id = object.object_id;

@@ -90,17 +90,9 @@ Id DeviceCode::flush_block() {
   Id is_place = code.compare(OpINotEqual, place, globals_.u64(0));
   length = code.select(is_place, length, globals_.u64(0));
   if (plan_.reducers.sub_groups) {
-    globals_.capability(CapabilityGroups);
-    auto largest = [&](Id value) {
-      return code.emit(OpGroupUMax, ulong(),
-                       {globals_.u32(ScopeSubgroup), kGroupOperationReduce, value});
-    };
-    // Those that counted nothing go with the others.
-    Id most = largest(place);
-    Id below = code.select(is_place, code.emit(OpNot, ulong(), {place}), globals_.u64(0));
-    Id is_same = code.compare(OpIEqual, code.emit(OpNot, ulong(), {largest(below)}), most);
+    Id is_same = is_same_in_sub_group(code, place);
     Id together = code.select(is_same, length, globals_.u64(0));
-    code.emit(OpFunctionCall, globals_.void_type(), {flush_add(), slot, most, together});
+    code.emit(OpFunctionCall, globals_.void_type(), {flush_add(), slot, place, together});
     length = code.select(is_same, globals_.u64(0), length);
   }
   code.when(code.compare(OpINotEqual, length, globals_.u64(0)), [&] {

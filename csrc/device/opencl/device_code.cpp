@@ -60,6 +60,21 @@ Id DeviceCode::widen(Emitter& code, Id size) {
   return size_bits_ == 64 ? size : code.emit(OpUConvert, ulong(), {size});
 }
 
+Id DeviceCode::is_same_in_sub_group(Emitter& code, Id value) {
+  globals_.capability(CapabilityGroups);
+  Id scope = globals_.u32(ScopeSubgroup);
+  Id first = code.emit(OpGroupBroadcast, ulong(), {scope, value, globals_.u32(0)});
+  return code.emit(OpGroupAll, globals_.bool_type(),
+                   {scope, code.compare(OpIEqual, value, first)});
+}
+
+Id DeviceCode::is_first_in_sub_group(Emitter& code) {
+  Id uint = globals_.int_type(32);
+  Id variable = globals_.builtin(BuiltInSubgroupLocalInvocationId,
+                                 "__spirv_BuiltInSubgroupLocalInvocationId", uint);
+  return code.compare(OpIEqual, code.load(uint, variable, 4), globals_.u32(0));
+}
+
 NewFunction DeviceCode::begin(const char* name, Id result, const Parameters& parameters, Id* id,
                               uint32_t control) {
   *id = globals_.new_id();
@@ -153,14 +168,9 @@ Id DeviceCode::flush(const char* name, Op group_operation, Id by_one) {
     globals_.capability(CapabilityGroups);
     value = code.emit(group_operation, ulong(),
                       {globals_.u32(ScopeSubgroup), kGroupOperationReduce, value});
-    Id uint = globals_.int_type(32);
-    Id lane = code.load(uint,
-                        globals_.builtin(BuiltInSubgroupLocalInvocationId,
-                                         "__spirv_BuiltInSubgroupLocalInvocationId", uint),
-                        4);
-    Id is_first = code.compare(OpIEqual, lane, globals_.u32(0));
     Id is_something = code.compare(OpINotEqual, value, globals_.u64(0));
-    wanted = code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, is_something});
+    wanted = code.emit(OpLogicalAnd, globals_.bool_type(),
+                       {is_first_in_sub_group(code), is_something});
   } else {
     wanted = code.compare(OpINotEqual, value, globals_.u64(0));
   }

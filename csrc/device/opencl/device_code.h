@@ -86,6 +86,10 @@ class DeviceCode {
                      uint32_t component);
   spirv::Id builtin1(spirv::Emitter& code, spirv::BuiltIn builtin, const char* name);
   spirv::Id widen(spirv::Emitter& code, spirv::Id size);  // size_t to 64 bits
+  // Of the device's own sub-group, where all work-items are together: whether all have this value,
+  // and whether the work-item is the first.
+  spirv::Id is_same_in_sub_group(spirv::Emitter& code, spirv::Id value);
+  spirv::Id is_first_in_sub_group(spirv::Emitter& code);
   spirv::Id binding_word(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t word);
 
   // -- Functions, as they would read in C. `state` and `slot` are the first two parameters of most.

@@ -9,6 +9,9 @@ namespace {
 // Kernels that would grow beyond this by inlining all calls are left to the driver's judgement.
 constexpr uint64_t kMaxInlinedInstructions = 20000;
 
+// log2 of the work-groups of a stretch.
+constexpr uint64_t kStretchShift = 5;
+
 // Instructions of each instance with its calls expanded.
 uint64_t inlined_size(const CallTree& tree) {
   std::vector<uint64_t> size(tree.instances.size());
@@ -127,7 +130,15 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
         set(StateLayout::base, code.binary(OpISub, code.address(root_pointer(root)), field(kObjectStart)));
     Id bytes = set(StateLayout::bytes, field(kObjectBytes));
     set(StateLayout::map, field(kObjectMap));
-    if (plan_.reducers.blocks) set(StateLayout::blocks, field(kObjectBlocks));
+    if (plan_.reducers.blocks) {
+      Id blocks = field(kObjectBlocks);
+      constexpr uint32_t shift = kBlockShift + 3;  // see block_row_bytes
+      Id units = code.binary(OpIAdd, bytes, globals_.u64((uint64_t{1} << shift) - 1));
+      units = code.binary(OpShiftRightLogical, units, globals_.u64(shift));
+      Id row = code.binary(OpIMul, code.binary(OpIMul, units, globals_.u64(kUnit)), shard(code));
+      Id exists = code.compare(OpINotEqual, blocks, zero);
+      set(StateLayout::blocks, code.select(exists, code.binary(OpIAdd, blocks, row), zero));
+    }
     Id shift = set(StateLayout::shift, field(kObjectShift));
     Id line0 = set(StateLayout::line0, code.binary(OpShiftRightLogical, base, shift));
     Id end = code.binary(OpISub, code.binary(OpIAdd, base, bytes), one);
@@ -261,8 +272,19 @@ void KernelWriter::settle(Emitter& code, Id state, Id slot, Id slot_offset) {
   code.when(code.compare(OpINotEqual, differ, zero), [&] {
     if (!plan_.meetings) take_scratch(code, state, slot, slot_offset);
     Id packed = device_.load_word(code, state, layout.scratch());
+    // Work-items that are together on the device and belong together meet as one.
+    Id are_one = 0, is_leader = 0;
+    if (plan_.reducers.sub_groups) {
+      are_one = device_.is_same_in_sub_group(code, device_.load_word(code, state, layout.sub_group()));
+      is_leader = device_.is_first_in_sub_group(code);
+    }
     for (uint32_t s = 0; s < plan_.sums.size(); ++s) {
       if (!differing[s]) continue;
+      if (are_one) {
+        Id most = code.emit(OpGroupUMax, device_.ulong(),
+                            {globals_.u32(ScopeSubgroup), kGroupOperationReduce, differing[s]});
+        differing[s] = code.select(are_one, code.select(is_leader, most, zero), differing[s]);
+      }
       uint32_t lost = device_.slot_layout().counter(0, plan_.sum_lost_counter(s));
       code.emit(OpFunctionCall, globals_.void_type(),
                 {device_.visit_sum(), slot, packed, device_.sum_key(code, state, s), differing[s],
@@ -284,19 +306,30 @@ void KernelWriter::settle(Emitter& code, Id state, Id slot, Id slot_offset) {
   });
 }
 
-// Differs between neighbouring work-groups: enough to spread them.
+// Spreads work-groups that run at the same time. Many cores take neighbouring ones; a few take each
+// a stretch of them, in which all then use what is in the core's cache.
 Id KernelWriter::group_number(Emitter& code) {
   auto group = [&](uint32_t c) {
     return device_.builtin3(code, BuiltInWorkgroupId, "__spirv_BuiltInWorkgroupId", c);
   };
-  return code.binary(OpIAdd, code.binary(OpIAdd, group(0), group(1)), group(2));
+  if (plan_.reducers.many_cores)
+    return code.binary(OpIAdd, code.binary(OpIAdd, group(0), group(1)), group(2));
+  auto groups = [&](uint32_t c) {
+    return device_.builtin3(code, BuiltInNumWorkgroups, "__spirv_BuiltInNumWorkgroups", c);
+  };
+  Id row = code.binary(OpIAdd, code.binary(OpIMul, group(2), groups(1)), group(1));
+  Id linear = code.binary(OpIAdd, code.binary(OpIMul, row, groups(0)), group(0));
+  return code.binary(OpShiftRightLogical, linear, globals_.u64(kStretchShift));
+}
+
+Id KernelWriter::shard(Emitter& code) {
+  return code.binary(OpBitwiseAnd, group_number(code), globals_.u64(kShards - 1));
 }
 
 // Offset of the counters that the work-group adds to, from those of shard 0.
 Id KernelWriter::shard_row(Emitter& code) {
-  Id shard = code.binary(OpBitwiseAnd, group_number(code), globals_.u64(kShards - 1));
   uint64_t row_bytes = uint64_t{device_.slot_layout().row_words()} * kWord;
-  return code.binary(OpIMul, shard, globals_.u64(row_bytes));
+  return code.binary(OpIMul, shard(code), globals_.u64(row_bytes));
 }
 
 // The first work-item tells the host what only the device knows.

@@ -25,6 +25,7 @@ class KernelWriter {
   spirv::Function wrapper(const spirv::Function& kernel, spirv::Id body);
   void set_up(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id binding_offset);
   spirv::Id group_number(spirv::Emitter& code);
+  spirv::Id shard(spirv::Emitter& code);
   spirv::Id shard_row(spirv::Emitter& code);
   void take_scratch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
   void settle(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);

@@ -21,7 +21,8 @@
 //            then, at offsets that the binding gives,
 //            table    dynamic site d, object o: accesses[d * stride + o]; o < K: roots, then ranges
 //            extents  of range r: first, last, as above
-//            blocks   of each object of more than one block: accesses to each 2 MiB of it
+//            blocks   of each object of more than one block: accesses to each 2 MiB of it, 8 rows
+//                     as above (ranges use the first only); a row begins at a multiple of 8 words
 //            maps     one byte a granule (2^shift bytes of address): 1 if touched; one more byte
 //                     takes accesses outside the object
 //            trace    records of 16 bytes: u64 address, u64 work-item << 24 | site
@@ -106,6 +107,12 @@ inline constexpr uint32_t kScratchEntryBytes = 32;
 inline constexpr uint32_t kScratchTaken = 1;  // word of the header
 enum ScratchWord : uint32_t { kEntryKey, kEntryCount, kEntryMost, kEntryLog };
 inline constexpr uint32_t kMostScratchBits = 20;  // log2 of entries: keys hold entry numbers
+
+// Of the counters of an object's blocks, in one shard.
+constexpr uint64_t block_row_bytes(uint64_t object_bytes) {
+  constexpr uint32_t shift = kBlockShift + 3;  // what the eight words of a unit count
+  return ((object_bytes + (uint64_t{1} << shift) - 1) >> shift) * kUnit;
+}
 
 inline constexpr uint32_t kTraceRecordBytes = 16;
 inline constexpr uint32_t kTraceSiteBits = 24;

@@ -128,6 +128,8 @@ enum Op : uint16_t {
   OpLifetimeStop = 257,
   OpGroupAsyncCopy = 259,
   OpGroupWaitEvents = 260,
+  OpGroupAll = 261,
+  OpGroupBroadcast = 263,
   OpGroupIAdd = 264,
   OpGroupUMax = 270,
   OpReadPipe = 274,
