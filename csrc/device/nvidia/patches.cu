@@ -31,7 +31,9 @@ PASTA_DEVICE AccessKind kind_of(uint32_t flags) {
 
 PASTA_DEVICE bool leads(uint32_t active) { return lanes::index() == lanes::first(active); }
 
-// The rare ways. What their names say is that the quick way has not counted, in any lane of `active`.
+constexpr uint32_t kRead = SANITIZER_MEMORY_DEVICE_FLAG_READ;
+
+// The rare ways, for what the quick way has not counted in any lane of `active`.
 PASTA_DEVICE_APART void objects_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                        uint32_t flags, uint32_t active) {
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
@@ -51,22 +53,57 @@ PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t addre
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
   trace_warp(slot, active, pc, space, address, bytes, kind_of(flags));
 }
+// cp.async, whose lanes may differ in what they read: calls of(lanes, bytes) in those of one size, for each size.
+template <class Of>
+PASTA_DEVICE void by_size(uint32_t active, uint32_t bytes, const Of& of) {
+  for (uint32_t pending = active; pending != 0;) {
+    const uint32_t size = lanes::broadcast(active, bytes, lanes::first(pending));
+    const uint32_t group = lanes::ballot(active, bytes == size);
+    pending &= ~group;
+    if (bytes == size) of(group, size);
+  }
+}
+template <Depth kDepth>
+PASTA_DEVICE_APART void copies_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                      uint32_t active) {
+  by_size(active, bytes, [&](uint32_t group, uint32_t size) {
+    const uint32_t shape = shape_of(kRead, size);
+    if (kDepth == Depth::objects) reduce_objects_slowly(slot, group, pc, address, size, shape, AccessKind::load);
+    else reduce_all_slowly(slot, group, pc, address, size, shape, AccessKind::load);
+  });
+}
+PASTA_DEVICE_APART void keep_copies(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                    uint32_t active) {
+  by_size(active, bytes, [&](uint32_t group, uint32_t size) {
+    trace_warp(slot, group, pc, MemorySpace::global, address, size, AccessKind::load);
+  });
+}
+
+// Counts an access: quickly, or as settled, or by `slowly`. Returns the lanes that took part.
+template <Depth kDepth, class Slowly>
+PASTA_DEVICE uint32_t count(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
+                            const Slowly& slowly) {
+  const uint32_t shape = shape_of(flags, bytes);
+  uint32_t active, index;
+  if (kDepth == Depth::objects) {
+    if (!count_objects_quickly(slot, pc, address, bytes, shape, active)) slowly(active);
+    return active;
+  }
+  switch (count_all_quickly(slot, pc, address, bytes, shape, active, index)) {
+    case Outcome::counted: break;
+    case Outcome::settled: settled_slowly(slot, pc, address, bytes, flags, active, index); break;
+    case Outcome::unsettled: slowly(active); break;
+  }
+  return active;
+}
 
 // Each active lane accesses `bytes` (a size class) at its own `address`.
 template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
-  uint32_t active;
-  if (kDepth == Depth::objects) {
-    if (count_objects_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active)) return;
-    objects_slowly(slot, pc, address, bytes, flags, active);
-  } else {
-    uint32_t index;
-    switch (count_all_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active, index)) {
-      case Outcome::counted: break;
-      case Outcome::settled: settled_slowly(slot, pc, address, bytes, flags, active, index); break;
-      case Outcome::unsettled: all_slowly(slot, pc, address, bytes, flags, active); break;
-    }
-  }
+  const uint32_t active = count<kDepth>(slot, pc, address, bytes, flags, [&](uint32_t lanes) {
+    if (kDepth == Depth::objects) objects_slowly(slot, pc, address, bytes, flags, lanes);
+    else all_slowly(slot, pc, address, bytes, flags, lanes);
+  });
   if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
 }
 
@@ -95,8 +132,10 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
     on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
     return;
   }
-  // Lanes that move another number of bytes have another shape, and are not settled by this instruction's hint.
-  on_global<kDepth>(slot, pc, address, moved, SANITIZER_MEMORY_DEVICE_FLAG_READ);
+  const uint32_t active = count<kDepth>(slot, pc, address, moved, kRead, [&](uint32_t lanes) {
+    copies_slowly<kDepth>(slot, pc, address, moved, lanes);
+  });
+  if (kDepth == Depth::trace) keep_copies(slot, pc, address, moved, active);
 }
 
 template <Depth kDepth>

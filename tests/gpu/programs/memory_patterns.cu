@@ -52,6 +52,18 @@ __global__ void async_copy(const float4* in, float4* out) {
   out[i] = tile[threadIdx.x];
 }
 
+// Of four threads two read 16 bytes, one 8 and one none; zeros fill up the rest.
+__global__ void padded_copy(const float4* in, float4* out) {
+  __shared__ float4 tile[256];
+  const int i = blockIdx.x * 256 + threadIdx.x;
+  const int part = threadIdx.x % 4;
+  __pipeline_memcpy_async(&tile[threadIdx.x], &in[i], sizeof(float4), part < 2 ? 0 : part == 2 ? 8 : 16);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  out[i] = tile[threadIdx.x];
+}
+
 // 8 lanes of each warp work.
 __global__ void divergent(const float* in, float* out) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -122,6 +134,10 @@ void histograms() {
 
 void async_copies() {
   async_copy<<<kN / 4 / 256, 256>>>(device_array<float4>(kN / 4), device_array<float4>(kN / 4));
+}
+
+void padded_copies() {
+  padded_copy<<<kN / 4 / 256, 256>>>(device_array<float4>(kN / 4), device_array<float4>(kN / 4));
 }
 
 void divergence() { divergent<<<kN / 256, 256>>>(device_array<float>(kN), device_array<float>(kN)); }
@@ -216,7 +232,7 @@ int main(int argc, char** argv) {
                         {"histogram", histograms},      {"async", async_copies}, {"divergent", divergence},
                         {"local", locals},              {"bulk", bulk},          {"streams", streams},
                         {"threads", threads},           {"graph", graph},        {"many", many},
-                        {"pool", pool},                 {"managed", managed},    {"faults", faults}};
+                        {"padded", padded_copies},       {"pool", pool},                 {"managed", managed},    {"faults", faults}};
   for (const Mode& mode : modes) {
     if (argc < 2 || std::strcmp(argv[1], mode.name) != 0) continue;
     mode.run();
