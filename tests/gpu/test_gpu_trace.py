@@ -38,7 +38,8 @@ def test_vector_add_is_kept_whole(measure: Recorder) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("module", ["numpy", "cupy"])
 @pytest.mark.parametrize(
-    "mode", ["vector_add", "strides", "transposes", "histogram", "async", "padded", "bulk", "divergent", "pool", "managed"]
+    "mode",
+    ["vector_add", "strides", "transposes", "histogram", "async", "padded", "bulk", "divergent", "pool", "managed"],
 )
 def test_both_ways_of_counting_agree(measure: Recorder, mode: str, module: str) -> None:  # noqa: F811
     if module == "cupy":

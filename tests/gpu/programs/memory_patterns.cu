@@ -232,7 +232,8 @@ int main(int argc, char** argv) {
                         {"histogram", histograms},      {"async", async_copies}, {"divergent", divergence},
                         {"local", locals},              {"bulk", bulk},          {"streams", streams},
                         {"threads", threads},           {"graph", graph},        {"many", many},
-                        {"padded", padded_copies},       {"pool", pool},                 {"managed", managed},    {"faults", faults}};
+                        {"padded", padded_copies},      {"pool", pool},          {"managed", managed},
+                        {"faults", faults}};
   for (const Mode& mode : modes) {
     if (argc < 2 || std::strcmp(argv[1], mode.name) != 0) continue;
     mode.run();
