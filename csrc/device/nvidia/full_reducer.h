@@ -21,9 +21,10 @@ PASTA_DEVICE void reduce_settled(const SlotHeader& slot, uint32_t active, uint64
 PASTA_DEVICE void reduce_all_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                     uint32_t bytes, uint32_t shape, AccessKind kind) {
   const uint32_t counter = counter_of(kind, bytes), sectors = count_distinct(active, address >> kSectorShift);
+  const uint32_t guess = hinted_range(slot, pc);
   bool counted = false;  // with the site
   for (uint32_t pending = active; pending != 0;) {
-    const Found found = find_range(slot, lanes::broadcast(active, address, lanes::first(pending)));
+    const Found found = find_range(slot, guess, lanes::broadcast(active, address, lanes::first(pending)));
     const bool member = address >= found.begin && address < found.end;
     const uint32_t group = lanes::ballot(active, member);
     pending &= (pending - 1) & ~group;

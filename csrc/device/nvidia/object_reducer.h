@@ -19,10 +19,13 @@ PASTA_DEVICE uint32_t counter_of(AccessKind kind, uint32_t bytes) {
   return static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
 }
 
-PASTA_DEVICE void mark_page(uint32_t* bitmap, uint32_t page) {
+// The lanes of `group` touch a page each, mostly one page all.
+PASTA_DEVICE void mark_pages(uint32_t group, uint32_t* bitmap, uint32_t page) {
   uint32_t* const word = bitmap + page / 32;
   const uint32_t bit = 1u << (page % 32);
-  if ((lanes::peek(word) & bit) == 0) lanes::set_bits(word, bit);
+  const bool fresh = (lanes::peek(word) & bit) == 0;
+  const uint32_t marking = lanes::ballot(group, fresh);
+  if (fresh && lanes::rank(lanes::match(marking, page)) == 0) lanes::set_bits(word, bit);
 }
 
 // Pages are those of the address space, numbered from the one that holds the range's first byte. The bound on bitmaps
@@ -68,7 +71,7 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, 
     raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
     return;
   }
-  mark_page(slot.pages + range.page_word, page_of(range.begin, address));
+  mark_pages(group, slot.pages + range.page_word, page_of(range.begin, address));
   if (lanes::rank(group) == 0) describe<kFull>(slot, index, range);
   Live* const live = live_of<kFull>(slot, index);
   const uint32_t low = static_cast<uint32_t>(address);
@@ -114,10 +117,10 @@ PASTA_DEVICE uint32_t quick_place(const SlotHeader& slot, uint64_t pc, uint32_t 
 // Objects alone. Each lane of `active` accesses `bytes` (a size class) at its own `address`.
 PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                         uint32_t bytes, uint32_t shape, AccessKind kind) {
-  const uint32_t counter = counter_of(kind, bytes);
+  const uint32_t counter = counter_of(kind, bytes), guess = hinted_range(slot, pc);
   // One round for each object, or gap between objects, that the warp touches: nearly always one round.
   for (uint32_t pending = active; pending != 0;) {
-    const Found found = find_range(slot, lanes::broadcast(active, address, lanes::first(pending)));
+    const Found found = find_range(slot, guess, lanes::broadcast(active, address, lanes::first(pending)));
     const bool member = address >= found.begin && address < found.end;
     const uint32_t group = lanes::ballot(active, member);
     pending &= (pending - 1) & ~group;  // without the leader whatever the table says: a patch must end
@@ -135,7 +138,7 @@ PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active,
 // of that lane.
 template <bool kFull>
 PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t address, uint64_t bytes, AccessKind kind) {
-  const Found found = find_range(slot, address);
+  const Found found = find_range(slot.ranges, slot.range_count, address);
   ObjectCounters& counters = slot.objects[found.index];
   lanes::add(&counters.odd_count[static_cast<uint32_t>(kind)], 1);
   lanes::add(&counters.odd_bytes[static_cast<uint32_t>(kind)], bytes);
@@ -148,7 +151,7 @@ PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t address, uint64_t
   if (range.page_word != kUntracked) {
     const uint32_t end = page_of(range.begin, last);
     for (uint32_t page = page_of(range.begin, address) + 1; page < end; ++page) {
-      mark_page(slot.pages + range.page_word, page);
+      mark_pages(self, slot.pages + range.page_word, page);
     }
   }
   if (kFull) count_blocks(slot, self, found.index, address);

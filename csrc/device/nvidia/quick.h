@@ -25,6 +25,10 @@ PASTA_DEVICE Hint* hint_of(const SlotHeader& slot, uint64_t pc) {
   // Instructions are 16 bytes apart.
   return reinterpret_cast<Hint*>(bytes_of(slot) + kSlotHeaderBytes) + (static_cast<uint32_t>(pc) >> 4) % kHints;
 }
+// The range that the instruction hit last, or one that it did not: a guess.
+PASTA_DEVICE uint32_t hinted_range(const SlotHeader& slot, uint64_t pc) {
+  return lanes::glance(&hint_of(slot, pc)->where) >> 16;
+}
 template <bool kFull>
 PASTA_DEVICE Live* live_of(const SlotHeader& slot, uint32_t index) {
   return reinterpret_cast<Live*>(bytes_of(slot) + At<kFull>::kQuick.live_at) + index;

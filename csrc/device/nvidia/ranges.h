@@ -30,7 +30,12 @@ PASTA_DEVICE Found find_range(const Range* ranges, uint32_t range_count, uint64_
   return {range_count, range.end, below + 1 == range_count ? UINT64_MAX : ranges[below + 1].begin};
 }
 
-PASTA_DEVICE Found find_range(const SlotHeader& slot, uint64_t address) {
+// The same, trying first a range that may be the one.
+PASTA_DEVICE Found find_range(const SlotHeader& slot, uint32_t guess, uint64_t address) {
+  if (guess < slot.range_count) {
+    const Range range = slot.ranges[guess];
+    if (address >= range.begin && address < range.end) return {guess, range.begin, range.end};
+  }
   return find_range(slot.ranges, slot.range_count, address);
 }
 
