@@ -8,6 +8,7 @@ What did not finish or failed has a row of n = 0 without numbers, and a note.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -70,6 +71,9 @@ def run_limited(command: Sequence[str], variables: Mapping[str, str], timeout_s:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
         return output, errors, f"did not finish in {timeout_s:.0f} s"
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     return output, errors, f"failed with status {process.returncode}" if process.returncode else ""
 
 
@@ -79,46 +83,59 @@ def run_interleaved(
     """Run ``command`` under each variant in turn, ``repetitions`` times; it prints one JSON line a measurement:
 
     ``{"workload": NAME, "unit": UNIT, "value": NUMBER}``. With ``workloads`` it is told those that the variant is for,
-    ``--workloads a,b``. What a process that fails or does not finish has measured counts; the rest gets a note.
+    ``--workloads a,b``. What a process that fails or does not finish has measured counts; the rest gets a note. An
+    interrupt ends the benchmark with what it has.
     """
     samples: dict[tuple[str, str], Samples] = {}
-    for repetition in range(repetitions):
-        for variant in variants:
-            chosen = [w for w in workloads if variant.workloads is None or w in variant.workloads]
-            if workloads and not chosen:
-                continue
-            began = time.monotonic()
-            told = ["--workloads", ",".join(chosen)] if chosen else []
-            output, errors, wrong = run_limited(
-                [*variant.prefix, *command, *told, *variant.arguments], environment(variant), variant.timeout_s
-            )
-            measured = [json.loads(line) for line in output.splitlines() if line.startswith('{"workload"')]
-            if measured and variant.analyse is not None:
-                try:
-                    add_analysis(measured, variant.analyse)
-                except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                    measured, wrong, errors = [], "was not analysed", str(error)
-            if wrong:
-                print(f"{variant.name} {wrong}:\n{errors[-1500:]}", file=sys.stderr)
-            for row in measured:
-                entry = samples.setdefault((row["workload"], variant.name), Samples(row["unit"]))
-                entry.unit = row["unit"]
-                entry.values.append(row["value"])
-                entry.extra |= {k: v for k, v in row.items() if k not in ("workload", "unit", "value")}
-            names = {row["workload"] for row in measured}
-            if variant.after is not None:
-                for workload in names:
-                    samples[workload, variant.name].extra |= variant.after(workload)
-            for workload in chosen:
-                if workload not in names:
-                    samples.setdefault((workload, variant.name), Samples("")).note = wrong or "was not measured"
-            took = f"[{repetition + 1}/{repetitions}] {variant.name:24} {time.monotonic() - began:6.1f} s"
-            medians = (
-                f"{name} {statistics.median(row['value'] for row in measured if row['workload'] == name):.4g}"
-                for name in sorted(names)
-            )
-            print(f"{took}  {', '.join(medians)}", file=sys.stderr, flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        for repetition in range(repetitions):
+            for variant in variants:
+                run_once(command, variant, f"[{repetition + 1}/{repetitions}]", workloads, samples)
     return samples
+
+
+def run_once(
+    command: Sequence[str],
+    variant: Variant,
+    place: str,
+    workloads: Sequence[str],
+    samples: dict[tuple[str, str], Samples],
+) -> None:
+    """Run ``command`` under one variant and add what it measures to ``samples``; ``place`` begins the line about it."""
+    chosen = [w for w in workloads if variant.workloads is None or w in variant.workloads]
+    if workloads and not chosen:
+        return
+    began = time.monotonic()
+    told = ["--workloads", ",".join(chosen)] if chosen else []
+    output, errors, wrong = run_limited(
+        [*variant.prefix, *command, *told, *variant.arguments], environment(variant), variant.timeout_s
+    )
+    measured = [json.loads(line) for line in output.splitlines() if line.startswith('{"workload"')]
+    if measured and variant.analyse is not None:
+        try:
+            add_analysis(measured, variant.analyse)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            measured, wrong, errors = [], "was not analysed", str(error)
+    if wrong:
+        print(f"{variant.name} {wrong}:\n{errors[-1500:]}", file=sys.stderr)
+    for row in measured:
+        entry = samples.setdefault((row["workload"], variant.name), Samples(row["unit"]))
+        entry.unit = row["unit"]
+        entry.values.append(row["value"])
+        entry.extra |= {k: v for k, v in row.items() if k not in ("workload", "unit", "value")}
+    names = {row["workload"] for row in measured}
+    if variant.after is not None:
+        for workload in names:
+            samples[workload, variant.name].extra |= variant.after(workload)
+    for workload in chosen:
+        if workload not in names:
+            samples.setdefault((workload, variant.name), Samples("")).note = wrong or "was not measured"
+    took = f"{place} {variant.name:24} {time.monotonic() - began:6.1f} s"
+    medians = (
+        f"{name} {statistics.median(row['value'] for row in measured if row['workload'] == name):.4g}"
+        for name in sorted(names)
+    )
+    print(f"{took}  {', '.join(medians)}", file=sys.stderr, flush=True)
 
 
 def add_analysis(measured: Sequence[dict[str, Any]], analyse: Callable[[], None]) -> None:
