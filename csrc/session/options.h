@@ -34,6 +34,12 @@ struct Options {
   int64_t start_launch = 0;          // PASTA_START_LAUNCH: first launch of the process to collect
   int64_t end_launch = INT64_MAX;    // PASTA_END_LAUNCH: first launch no longer collected
 
+  // True when launches may be left out.
+  bool selects_launches() const {
+    return delay_ns > 0 || duration_ns != INT64_MAX || capture_range != CaptureRange::none || !kernels.empty() ||
+           launch_skip > 0 || launch_count != INT64_MAX || start_launch > 0 || end_launch != INT64_MAX;
+  }
+
   std::string ranks;     // PASTA_RANKS: 0,3-5
   std::string rank_env;  // PASTA_RANK_ENV
 

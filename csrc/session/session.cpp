@@ -250,6 +250,11 @@ bool select_launch(std::string_view kernel_name, bool was_open) {
   return state != nullptr && state->gate.select_launch(kernel_name, was_open);
 }
 
+bool selects_launches() {
+  const State* state = current_state();
+  return state != nullptr && state->options.selects_launches();
+}
+
 StringTable::Entry intern_entry(ThreadState& thread, std::string_view text) {
   if (text.size() > kMaxStringBytes) text = text.substr(0, kMaxStringBytes);
   StringTable::Entry& slot = thread.strings[std::hash<std::string_view>{}(text) % ThreadState::kCachedStrings];

@@ -47,6 +47,8 @@ size_t buffer_bytes();
 // --launch-skip/--launch-count, PASTA_START_LAUNCH/END_LAUNCH. Call it only while recording(). A backend that hears of
 // a launch later says whether the gate was open then.
 bool select_launch(std::string_view kernel_name, bool was_open = counting_launches());
+// True when an option may leave launches out: that regular expression, numbers of launches, a range or a time.
+bool selects_launches();
 
 // -- Records ---------------------------------------------------------------------------------------
 

@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <memory>
 
+#include "backends/sanitizer/instrument.h"
 #include "backends/sanitizer/launches.h"
 
 namespace pasta::sanitizer {
 
 class Begun {
  public:
-  static void add(const std::shared_ptr<Launches>& launches, uint64_t token, bool in_graph);
+  // `launches` is null for a launch that is not measured.
+  static void add(ModuleUse module, std::shared_ptr<Launches> launches, uint64_t token, bool in_graph);
   // The call has returned. The nodes of a graph are launched when the whole graph is.
   static void launched(bool graphs_too);
 };

@@ -101,7 +101,8 @@ bool Collector::start() {
     return false;
   }
   features_ = features_of(selection_);
-  instrumenter_ = std::make_unique<Instrumenter>(selection_);
+  const bool sampled = selection_.sample_first != INT64_MAX;
+  instrumenter_ = std::make_unique<Instrumenter>(selection_, sampled || selects_launches());
   if (!subscribe()) return false;
   active_.store(true, std::memory_order_release);
   register_backend(kBackend);
@@ -219,11 +220,16 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
     return *static_cast<const Sanitizer_ResourceMemoryData*>(data);
   };
   switch (id) {
-    case SANITIZER_CBID_RESOURCE_MODULE_LOADED:
-      on_module(*static_cast<const Sanitizer_ResourceModuleData*>(data));
+    case SANITIZER_CBID_RESOURCE_MODULE_LOADED: {
+      const auto& module = *static_cast<const Sanitizer_ResourceModuleData*>(data);
+      instrumenter_->loaded(module.context, module.module);
+      if (selection_.tells_instructions()) cubins_.loaded(module.module, module.pCubin, module.cubinSize);
       break;
+    }
     case SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING: {
-      cubins_.unloaded(static_cast<const Sanitizer_ResourceModuleData*>(data)->module);
+      const CUmodule module = static_cast<const Sanitizer_ResourceModuleData*>(data)->module;
+      instrumenter_->unloaded(module);
+      cubins_.unloaded(module);
       std::lock_guard lock(mutex_);
       code_.clear();  // its functions' handles may be given to others
       break;
@@ -281,21 +287,6 @@ void Collector::on_stream_destroyed(const void* data) {
   else if (library().version_known) handle = static_cast<const Before*>(data)->handle;
   if (handle == nullptr) return;
   if (const auto launches = known_launches(context)) launches->stream_destroyed(handle);
-}
-
-void Collector::on_module(const Sanitizer_ResourceModuleData& data) {
-  const int64_t start = now_ns();
-  const std::string covered = instrumenter_->instrument(data.context, data.module);
-  if (selection_.tells_instructions()) cubins_.loaded(data.module, data.pCubin, data.cubinSize);
-  if (!traces(TableId::build)) return;
-  BuildRecord row;
-  row.start_ns = start;
-  row.end_ns = now_ns();
-  row.thread_id = thread_id();
-  row.program_id = next_id();
-  row.source = BuildSource::binary;
-  row.log = intern(covered.empty() ? "not instrumented" : "instrumented: " + covered);
-  emit(row);
 }
 
 }  // namespace pasta::sanitizer

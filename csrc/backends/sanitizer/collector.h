@@ -42,7 +42,6 @@ class Collector {
 
   void on_resource(Sanitizer_CallbackId id, const void* data);
   void on_stream_destroyed(const void* data);
-  void on_module(const Sanitizer_ResourceModuleData& data);
   void on_alloc(const Sanitizer_ResourceMemoryData& data, const char* allocator);
   void on_free(uint64_t address, bool reservation = false);
   void on_reserve(const Sanitizer_ResourceVirtualRange& data);
@@ -55,8 +54,9 @@ class Collector {
   void on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node);
   void on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& node);
   void on_memset(const Sanitizer_MemsetData& data, const GraphNode& node);
+  void leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph);
   void set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, void* slot);
-  KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name);
+  KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, const Module& module);
 
   std::shared_ptr<Launches> launches(CUcontext context);
   std::shared_ptr<Launches> known_launches(CUcontext context);
@@ -76,7 +76,11 @@ class Collector {
 
   std::mutex mutex_;
   std::unordered_map<CUcontext, std::shared_ptr<Launches>> launches_;
-  std::unordered_map<CUfunction, KernelCode> code_;
+  struct Code {
+    KernelCode kernel;
+    int patchings;  // of its module
+  };
+  std::unordered_map<CUfunction, Code> code_;
   std::unordered_map<CUarray, int64_t> arrays_;  // their object ids
 
   std::mutex finish_mutex_;

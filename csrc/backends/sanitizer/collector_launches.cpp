@@ -1,5 +1,6 @@
 // Kernel launches, graphs and synchronisation, as the Sanitizer calls back for them.
 #include <cstring>
+#include <utility>
 
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/collector.h"
@@ -24,13 +25,13 @@ std::shared_ptr<Launches> Collector::launches(CUcontext context) {
   return launches;
 }
 
-KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name) {
+KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, const Module& module) {
   KernelCode code{name.readable_id};
   if (!selection_.tells_instructions()) return code;
   {
     std::lock_guard lock(mutex_);
     const auto known = code_.find(data.function);
-    if (known != code_.end()) return known->second;
+    if (known != code_.end() && known->second.patchings == module.patchings) return known->second.kernel;
   }
   code.symbol = name.mangled_id.value != 0 ? name.mangled_id : name.readable_id;
   code.binary = cubins_.measured(data.module);
@@ -40,7 +41,7 @@ KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const Kernel
     code.pc = 0;
   }
   std::lock_guard lock(mutex_);
-  code_[data.function] = code;
+  code_[data.function] = {code, module.patchings};
   return code;
 }
 
@@ -52,12 +53,17 @@ void Collector::set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandl
   }
 }
 
+void Collector::leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph) {
+  if (ModuleUse module = instrumenter_->leave_out(data.context, data.module, stream)) {
+    Begun::add(std::move(module), nullptr, 0, in_graph);
+  }
+  set_slot(data, stream, nullptr);
+}
+
 void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node) {
   const KernelName& name = names_.kernel(data.functionName);
-  if (!select_launch(name.readable)) {
-    set_slot(data, stream, nullptr);
-    return;
-  }
+  const bool in_graph = node.node_id != kNullI64;
+  if (!select_launch(name.readable)) return leave_out(data, stream, in_graph);
   KernelRecord row = to_kernel(data);
   row.queued_ns = now_ns();
   row.thread_id = thread_id();
@@ -72,15 +78,18 @@ void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHand
 
   const bool measured = !selection_.floor && sampler_.take(name.readable_id.value,
                                                            {data.gridDim_x, data.gridDim_y, data.gridDim_z});
-  if (!measured) {
-    set_slot(data, stream, nullptr);
-    return;
+  if (!measured) return leave_out(data, stream, in_graph);
+  ModuleUse module = instrumenter_->measure(data.context, data.module, stream, in_graph);
+  if (module == nullptr) {
+    report_loss("sanitizer", "access_object", 1, "a launch runs code that is not instrumented");
+    return set_slot(data, stream, nullptr);
   }
   const std::shared_ptr<Launches> launches = this->launches(data.context);
   uint64_t token = 0;
-  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name), stream}, token);
+  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, *module), stream},
+                                      token);
   set_slot(data, stream, slot);
-  if (slot != nullptr) Begun::add(launches, token, node.node_id != kNullI64);
+  if (slot != nullptr) Begun::add(std::move(module), launches, token, in_graph);
 }
 
 void Collector::on_graph_node(const Sanitizer_GraphNodeLaunchData& data) {
@@ -102,6 +111,7 @@ void Collector::on_graph(Sanitizer_CallbackId id, const void* data) {
       on_graph_node(*static_cast<const Sanitizer_GraphNodeLaunchData*>(data));
       break;
     case SANITIZER_CBID_GRAPHS_LAUNCH_END: Begun::launched(true); break;
+    case SANITIZER_CBID_GRAPHS_GRAPHEXEC_CREATING: instrumenter_->graph_begins(); break;
     case SANITIZER_CBID_GRAPHS_GRAPHEXEC_CREATED:
       if (static_cast<const Sanitizer_GraphExecData*>(data)->containsDeviceGraphLaunches != 0) {
         report_loss("sanitizer", "access_object", kNullI64, "graphs that are launched from the device are not measured",
@@ -114,6 +124,8 @@ void Collector::on_graph(Sanitizer_CallbackId id, const void* data) {
 
 void Collector::on_synchronize(Sanitizer_CallbackId id, const Sanitizer_SynchronizeData& data) {
   Begun::launched(true);
+  if (id == SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED) instrumenter_->synchronized(data.hStream);
+  if (id == SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED) instrumenter_->context_synchronized(data.context);
   const std::shared_ptr<Launches> launches = known_launches(data.context);
   if (launches == nullptr) return;
   if (id == SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED) launches->synchronized(data.hStream);

@@ -371,7 +371,7 @@ SanitizerResult Launches::read_trace(const Flight& flight, Sanitizer_StreamHandl
 
 int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
   std::lock_guard lock(sites_mutex_);
-  const auto [site, fresh] = sites_.try_emplace({kernel.name.value, pc}, 0);
+  const auto [site, fresh] = sites_.try_emplace({kernel.symbol.value, kernel.binary.value, pc - kernel.pc}, 0);
   if (!fresh) return site->second;
   site->second = next_id();
   LineRecord row;

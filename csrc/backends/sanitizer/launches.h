@@ -17,6 +17,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/sanitizer/objects.h"
@@ -120,7 +121,8 @@ class Launches {
   std::shared_ptr<std::mutex> tables_mutex_ = std::make_shared<std::mutex>();
 
   std::mutex sites_mutex_;
-  std::map<std::pair<uint32_t, uint64_t>, int64_t> sites_;  // by kernel name and pc
+  // By kernel, binary and offset: the code of a module may lie elsewhere after it was patched again.
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, int64_t> sites_;
 };
 
 }  // namespace pasta::sanitizer

@@ -28,6 +28,13 @@ struct Gpu {
   std::map<Stream, std::deque<std::function<void()>>> streams;
   std::map<Sanitizer_LaunchHandle, void*> slots;  // as set for each launch
   std::set<std::string> patches;                  // names of the patches that modules got
+  struct Module {
+    bool patched = false;
+    int patchings = 0, removals = 0;
+  };
+  std::map<CUmodule, Module> modules;  // that were patched at some time
+  std::set<CUmodule> unpatchable;
+  int waits = 0;  // for a stream
   size_t allocated = 0;
   bool faulted = false;                    // every call fails, as after an illegal address
   std::function<void()> before_waiting;    // called at the start of each wait for a stream
@@ -69,6 +76,10 @@ inline SanitizerResult to_device(void* to, void* from, size_t bytes, Stream stre
 }
 inline SanitizerResult synchronize(Stream stream) {
   if (g_gpu.before_waiting) g_gpu.before_waiting();
+  {
+    std::lock_guard lock(g_gpu.mutex);
+    ++g_gpu.waits;
+  }
   if (!g_gpu.faulted) run(stream);
   return result();
 }
@@ -82,6 +93,13 @@ inline SanitizerResult fill(void* at, int value, size_t bytes, Stream stream) {
   std::lock_guard lock(g_gpu.mutex);
   g_gpu.streams[stream].push_back([=] { std::memset(at, value, bytes); });
   return result();
+}
+
+// The code of a module lies elsewhere each time it is patched again.
+inline uint64_t pc_of(CUmodule module) {
+  std::lock_guard lock(g_gpu.mutex);
+  const auto patched = g_gpu.modules.find(module);
+  return 0x1000 + (patched == g_gpu.modules.end() ? 0 : 0x10000 * static_cast<uint64_t>(patched->second.removals));
 }
 
 // Puts this library in the place of NVIDIA's, which must not have been found.
@@ -101,8 +119,8 @@ inline void install() {
   call.sanitizerEnableDomain = [](uint32_t, Sanitizer_SubscriberHandle, Sanitizer_CallbackDomain) {
     return result();
   };
-  call.sanitizerGetFunctionPcAndSize = [](CUmodule, const char*, uint64_t* pc, uint64_t* size) {
-    *pc = 0x1000, *size = 0x400;
+  call.sanitizerGetFunctionPcAndSize = [](CUmodule module, const char*, uint64_t* pc, uint64_t* size) {
+    *pc = pc_of(module), *size = 0x400;
     return result();
   };
   call.sanitizerGetResultString = [](SanitizerResult, const char** text) {
@@ -120,7 +138,19 @@ inline void install() {
     g_gpu.patches.insert(name);
     return result();
   };
-  call.sanitizerPatchModule = [](CUmodule) { return result(); };
+  call.sanitizerPatchModule = [](CUmodule handle) {
+    std::lock_guard lock(g_gpu.mutex);
+    if (g_gpu.unpatchable.count(handle) != 0) return SANITIZER_ERROR_INVALID_PARAMETER;
+    Gpu::Module& module = g_gpu.modules[handle];
+    module.patched = true, ++module.patchings;
+    return result();
+  };
+  call.sanitizerUnpatchModule = [](CUmodule handle) {
+    std::lock_guard lock(g_gpu.mutex);
+    Gpu::Module& module = g_gpu.modules[handle];
+    module.patched = false, ++module.removals;
+    return result();
+  };
   call.sanitizerSetLaunchCallbackData = [](Sanitizer_LaunchHandle launch, CUfunction, Stream, const void* slot) {
     std::lock_guard lock(g_gpu.mutex);
     g_gpu.slots[launch] = const_cast<void*>(slot);

@@ -1,0 +1,278 @@
+// Patches on demand: which modules are patched when launches are left out, over the fake Sanitizer. A launch that is
+// measured while its module has no patches finds nothing there, as on a GPU.
+#include "check.h"
+
+#if __has_include(<sanitizer.h>)
+
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fake_program.h"
+#include "patched.h"
+#include "session/session.h"
+#include "shard_rows.h"
+#include "warp_emulator.h"
+
+using namespace pasta;
+using fake::allocate, fake::callback, fake::kContext, fake::kMiB, fake::stream, fake::wait_for, fake::zeroed;
+
+namespace {
+
+constexpr uint64_t kData = 64 * kMiB;
+// Launches that are left out for which patches stay for sure (instrument.cpp), and after which they are gone unless the
+// fake's patching took 49 ms.
+constexpr int kFew = 7, kMany = 499;
+
+CUmodule module_handle(uintptr_t number) { return reinterpret_cast<CUmodule>(number); }
+fake::Gpu::Module& module(uintptr_t number) { return fake::g_gpu.modules[module_handle(number)]; }
+
+void load(uintptr_t number) {
+  auto data = zeroed<Sanitizer_ResourceModuleData>();
+  data.context = kContext, data.module = module_handle(number);
+  callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_MODULE_LOADED, &data);
+}
+
+// A warp that loads 32 floats, where the code has patches.
+void run(fake::Stream in, const Sanitizer_LaunchData& data) {
+  if (!module(reinterpret_cast<uintptr_t>(data.module)).patched) return;
+  const uint64_t pc = fake::pc_of(data.module) + 0x40;
+  fake::enqueue(in, fake::slot_of(data.hLaunch), [pc](const nvidia::SlotHeader& slot) {
+    const auto reduce = slot.site_capacity == 0 ? patched::objects : patched::all;
+    warp::run(0xffffffff, [&](uint32_t lane) { reduce(slot, pc, kData + lane * 4, 4, nvidia::AccessKind::load); });
+  });
+}
+
+Sanitizer_LaunchData begin(uintptr_t number, fake::Stream in, const char* kernel) {
+  Sanitizer_LaunchData data = fake::launch_data(in, kernel);
+  data.module = module_handle(number);
+  data.function = reinterpret_cast<CUfunction>(std::hash<std::string>{}(kernel) + number);
+  callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
+  return data;
+}
+
+void end(const Sanitizer_LaunchData& data) {
+  run(data.hStream, data);
+  callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
+}
+
+void launch(uintptr_t number, int times = 1, fake::Stream in = stream(1), const char* kernel = "sampled") {
+  for (int i = 0; i < times; ++i) end(begin(number, in, kernel));
+}
+
+void graph_is_made() {
+  const auto data = zeroed<Sanitizer_GraphExecData>();
+  callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_GRAPHEXEC_CREATING, &data);
+}
+
+void launch_graph(uintptr_t number) {
+  auto node = zeroed<Sanitizer_GraphNodeLaunchData>();
+  node.graphExec = reinterpret_cast<CUgraphExec>(0x9), node.node = reinterpret_cast<CUgraphNode>(0x8);
+  node.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
+  node.launchData = fake::launch_data(stream(1), "node");
+  node.launchData.module = module_handle(number);
+  callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &node);
+  run(stream(1), node.launchData);
+  const auto done = zeroed<Sanitizer_GraphLaunchData>();
+  callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &done);
+}
+
+// Records `program` with the variables set. Then the accesses must be 32 loads in each of so many launches, by one
+// instruction, with so many causes of losses and rows about patching.
+template <class Program>
+void recorded(std::vector<std::pair<const char*, const char*>> variables, size_t measured, Program program,
+              size_t losses = 0, size_t builds = 0) {
+  std::string directory = std::filesystem::temp_directory_path() / "pasta-test-XXXXXX";
+  CHECK(mkdtemp(directory.data()) != nullptr);
+  const std::string output = directory + "/t.pasta";
+  for (const auto& [name, value] : variables) setenv(name, value, 1);
+  fake::record(output, "objects,sites", "16M", [&] {
+    allocate(kData, kMiB);
+    program();
+  });
+  for (const auto& [name, value] : variables) unsetenv(name);
+  Columns objects = read_table(output, TableId::access_object);
+  CHECK(objects["loads"] == std::vector<int64_t>(measured, 32));
+  const std::vector<int64_t>& launches = objects["launch_id"];
+  CHECK((std::set<int64_t>(launches.begin(), launches.end()).size() == measured));
+  Columns lines = read_table(output, TableId::line);
+  for (const int64_t pc : lines["pc"]) CHECK(pc == 0x40);
+  CHECK((std::set<int64_t>(lines["kernel"].begin(), lines["kernel"].end()).size() == lines["site_id"].size()));
+  CHECK(read_table(output, TableId::loss)["cause"].size() == losses);
+  if (builds != 0) CHECK(read_table(output, TableId::build)["log"].size() == builds);
+  std::filesystem::remove_all(directory);
+}
+
+// The 1st and 2nd of 1501 launches, then every 500th of the other 1499.
+void test_patches_come_and_go() {
+  recorded({{"PASTA_SAMPLE", "2:500"}}, 2 + 2, [] {
+    load(1), load(2);
+    CHECK(fake::g_gpu.modules.empty());
+    launch(1, 2 + kFew);
+    CHECK(module(1).patched && module(1).removals == 0);
+    const int waits = fake::g_gpu.waits;
+    launch(1, kMany - kFew);
+    CHECK(!module(1).patched && module(1).removals == 1 && module(1).patchings == 1 && fake::g_gpu.waits == waits + 1);
+    launch(1);  // the 502nd
+    CHECK(module(1).patched && module(1).patchings == 2 && fake::g_gpu.waits == waits + 2);
+    launch(1, 1501 - 502);
+    CHECK(module(1).patchings == 3 && module(1).removals == 3 && !module(1).patched);
+    CHECK(module(2).patchings == 0);
+  }, 0, 3 + 3);
+}
+
+// A second kernel of the module keeps its patches while it is measured itself.
+void test_each_kernel_counts_for_its_module() {
+  recorded({{"PASTA_SAMPLE", "40:1000"}}, 40 + 40, [] {
+    load(1);
+    launch(1, 40);
+    for (int i = 0; i < 40; ++i) launch(1, 2), launch(1, 1, stream(1), "other");
+    CHECK(module(1).patchings == 1 && module(1).removals == 0);
+    launch(1, kMany);
+    CHECK(module(1).removals == 1);
+  });
+}
+
+void test_all_is_patched_when_all_is_measured() {
+  recorded({}, 30, [] {
+    load(1), load(2);
+    CHECK(module(1).patched && module(2).patched);
+    launch(1, 30);
+    wait_for(stream(1));
+    CHECK(module(1).patchings == 1 && module(1).removals == 0 && module(2).patchings == 1);
+  });
+}
+
+void test_filters_patch_what_they_select() {
+  recorded({{"PASTA_KERNELS", "^wanted$"}}, 2, [] {
+    load(1), load(2);
+    for (int i = 0; i < 2; ++i) launch(1, 50), launch(2, 1, stream(1), "wanted");
+    CHECK(module(1).patchings == 0 && module(2).patchings == 1);
+  });
+  recorded({{"PASTA_LAUNCH_SKIP", "20"}, {"PASTA_LAUNCH_COUNT", "3"}}, 3, [] {
+    load(1);
+    launch(1, 20);
+    CHECK(module(1).patchings == 0);
+    launch(1, 3 + kMany);
+    CHECK(module(1).patchings == 1 && module(1).removals == 1);
+  });
+}
+
+// What is made of a graph may be what its kernels are then.
+void test_graphs_keep_patches() {
+  recorded({{"PASTA_SAMPLE", "2:500"}}, 2 + 2, [] {
+    load(1), load(2);
+    launch(1, 2 + kMany);
+    CHECK(module(1).removals == 1);
+    graph_is_made();
+    CHECK(module(1).patched && module(2).patched);
+    load(3);
+    CHECK(module(3).patched);
+    for (int i = 0; i < 40; ++i) launch_graph(2);  // two of its launches are measured
+    graph_is_made();
+    wait_for(stream(1));
+    CHECK(module(1).patchings == 2 && module(1).removals == 1 && module(2).patchings == 1 && module(2).removals == 0);
+  });
+}
+
+void test_launches_of_modules_without_patches_have_no_slot() {
+  recorded({{"PASTA_SAMPLE", "2:50"}}, 1, [] {
+    fake::g_gpu.unpatchable.insert(module_handle(1));
+    load(1), load(2);
+    for (int i = 0; i < 2; ++i) {
+      const Sanitizer_LaunchData data = begin(1, stream(1), "sampled");
+      CHECK(fake::slot_of(data.hLaunch) == nullptr);
+      end(data);
+    }
+    launch(2, 1, stream(1), "other");
+  }, 2);  // of the module, and of two launches
+}
+
+// Launches of two streams: neither knows whether the other's have ended, until somebody waits for them.
+void test_patches_stay_while_other_streams_may_need_them() {
+  recorded({{"PASTA_SAMPLE", "1:1000"}}, 1, [] {
+    load(1);
+    launch(1, 1, stream(1));
+    launch(1, kMany, stream(2));
+    CHECK(module(1).patched);
+    wait_for(stream(1));
+    const int waits = fake::g_gpu.waits;
+    launch(1, 1, stream(2));
+    CHECK(!module(1).patched && fake::g_gpu.waits == waits + 1);
+  });
+  recorded({{"PASTA_SAMPLE", "1:1000"}}, 1, [] {
+    load(1);
+    launch(1, 1, stream(1));
+    launch(1, kMany, stream(2));
+    wait_for(stream(1)), wait_for(stream(2));
+    const int waits = fake::g_gpu.waits;
+    launch(1);
+    CHECK(!module(1).patched && fake::g_gpu.waits == waits);  // nothing to wait for
+  });
+}
+
+// A thread has been given a slot and has not launched yet.
+void test_patches_stay_until_a_launch_is_in_its_stream() {
+  recorded({{"PASTA_SAMPLE", "1:1000"}}, 2, [] {
+    load(1);
+    launch(1, 1);
+    Sanitizer_LaunchData data;
+    std::thread([&] {
+      data = begin(1, stream(2), "other");
+      std::thread([] {
+        launch(1, kMany, stream(1));
+        wait_for(stream(1)), wait_for(stream(2));
+        launch(1, 1, stream(1));
+      }).join();
+      CHECK(module(1).patched);
+      end(data);
+    }).join();
+    wait_for(stream(2));
+    launch(1, kMany);
+    CHECK(!module(1).patched);
+  });
+}
+
+// Each of eight kernels in a module of its own and two that all share, in a stream a thread.
+void test_threads_patch_and_remove_at_once() {
+  recorded({{"PASTA_SAMPLE", "3:200"}}, 8 * 2 * (3 + 4), [] {
+    for (uintptr_t number = 1; number <= 10; ++number) load(number);
+    std::vector<std::thread> workers;
+    for (uintptr_t t = 1; t <= 8; ++t) {
+      workers.emplace_back([t] {
+        const std::string own = "own" + std::to_string(t), shared = "shared" + std::to_string(t);
+        for (int i = 0; i < 1000; ++i) {
+          launch(t, 1, stream(static_cast<int>(t)), own.c_str());
+          launch(9 + t % 2, 1, stream(static_cast<int>(t)), shared.c_str());
+          if (i % 16 == 0) wait_for(stream(static_cast<int>(t)));
+        }
+      });
+    }
+    for (std::thread& worker : workers) worker.join();
+    int removals = 0;  // of each module several, unless its patches took 20 ms
+    for (uintptr_t t = 1; t <= 8; ++t) removals += module(t).removals;
+    CHECK(removals >= 1);
+  });
+}
+
+}  // namespace
+
+int main() {
+  test_patches_come_and_go();
+  test_each_kernel_counts_for_its_module();
+  test_all_is_patched_when_all_is_measured();
+  test_filters_patch_what_they_select();
+  test_graphs_keep_patches();
+  test_launches_of_modules_without_patches_have_no_slot();
+  test_patches_stay_while_other_streams_may_need_them();
+  test_patches_stay_until_a_launch_is_in_its_stream();
+  test_threads_patch_and_remove_at_once();
+  return g_failures == 0 ? 0 : 1;
+}
+
+#else
+int main() { return 77; }
+#endif
