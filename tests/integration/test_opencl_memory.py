@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from opencl_measure import measure_c, measure_python, nothing_lost, objects
 from opencl_memory_cases import EDGE, SOURCE, N
@@ -250,6 +251,8 @@ def test_unified_shared_memory(tmp_path: Path) -> None:
 def test_algorithms_give_the_same_results(tmp_path: Path) -> None:
     """pyopencl's scans, sorts, reductions and random numbers, all of whose launches are measured."""
     pytest.importorskip("mako")
+    from opencl_algorithms import COUNT
+
     driver = need_intel()
     command: list[str | Path] = [sys.executable, _ALGORITHMS, driver.platform]
     output = tmp_path / "algorithms.pasta"
@@ -258,5 +261,17 @@ def test_algorithms_give_the_same_results(tmp_path: Path) -> None:
     plain = run_plain(driver, *command)
     assert json.loads(recorded.stdout) == json.loads(plain.stdout)
     trace = Trace.open(output)
-    assert set(objects(trace)["launch_id"]) == set(rows(trace, "kernel")["launch_id"])
+    found = objects(trace)
+    assert set(found["launch_id"]) == set(rows(trace, "kernel")["launch_id"])
+    add = found.filter(kernel="add_them").select(pl.col("loads", "stores").sum())
+    assert add.rows() == [(2 * COUNT, COUNT)]
+    # y = A x with 0 to 4 elements in each of 1,000 rows; a row's end is read once more than it has elements.
+    elements = 200 * (0 + 1 + 2 + 3 + 4)
+    assert found.filter(kernel="csr_matvec").select("argument", "loads", "stores").rows() == [
+        (0, 1000 + (elements + 1000), 0),
+        (1, elements, 0),
+        (2, elements, 0),
+        (3, elements, 0),
+        (4, 0, 1000),
+    ]
     assert nothing_lost(trace)

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -226,7 +225,7 @@ int serve_compiler(int socket) {
     request.headers.emplace_back(texts[i], texts[i + 1]);
 
   g_socket = socket;
-  dup2(memfd_create("said", 0), 2);
+  dup2(static_cast<int>(syscall(SYS_memfd_create, "said", 0u)), 2);  // glibc has it since 2.27
   std::atexit(send_last_words);
   std::string why;
   const auto compiler = FrontEnd::find(directories, &why);
