@@ -1,0 +1,91 @@
+"""Launches that are left out run without patches, and those that are measured have every access.
+
+Which are measured follows from the rule: the first N of each kernel and grid, then every K-th. Each launch of
+programs/memory_sampling.cu loads and stores every element once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from test_gpu_memory import Measured, Recorder, compile_cuda
+
+N = 1 << 16  # elements
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    other = Path(__file__).parent / "programs" / "memory_sampling_other.cu"
+    return compile_cuda("memory_sampling.cu", tmp_path_factory.mktemp("programs"), str(other))
+
+
+@pytest.fixture
+def measure(program: Path, tmp_path: Path) -> Iterator[Recorder]:
+    recorder = Recorder(program, tmp_path)
+    yield recorder
+    for trace in recorder.opened:
+        trace.close()
+
+
+def sampled(launches: int, first: int, every: int) -> list[int]:
+    """Return the numbers of the launches that ``--sample first:every`` measures."""
+    return [n for n in range(launches) if n < first or (n - first) % every == every - 1]
+
+
+def check_measured(run: Measured, kernel: str, expected: list[int]) -> None:
+    """Check which launches of the kernel were measured, that each has all accesses, and two instructions in all."""
+    launches = run.table("kernel").filter(pl.col("name").str.starts_with(kernel)).sort("launch_id")
+    rows = launches.with_row_index("number").join(run.table("access_object"), on="launch_id").sort("number")
+    run.check(rows["number"].to_list() == expected)
+    counts = {(N, N, 4 * N, 4 * N)}
+    run.check(set(run.rows(rows, "loads", "stores", "load_bytes", "store_bytes")) == (counts if expected else set()))
+    sites = run.table("access_site").join(launches, on="launch_id")
+    run.check(sites.height == 2 * len(expected) and sites["lanes"].sum() == 2 * N * len(expected))
+    run.check(sites["site_id"].n_unique() == (2 if expected else 0))
+
+
+def logs(run: Measured) -> Counter[str]:
+    """Return what was done to modules, how often; the kinds of instructions left out."""
+    return Counter(text.partition(":")[0] for text in run.table("build")["log"])
+
+
+def test_patches_that_come_and_go_leave_counts_exact(measure: Recorder) -> None:
+    run = measure("cycles", memory="objects,sites", PASTA_SAMPLE="2:2000")
+    check_measured(run, "increment", sampled(5000, 2, 2000))
+    check_measured(run, "late", [0])  # it runs for the first time when the patches of its module are gone
+    done = logs(run)
+    run.check(done["instrumented"] == 1)
+    # Before the launch of `late`, after it, and after the last that is measured; before `late` and both increments.
+    run.check(done["instrumentation removed"] >= 2 and done["instrumented again"] >= 2)
+
+
+def test_only_modules_with_selected_kernels_are_patched(measure: Recorder) -> None:
+    run = measure("two_modules", memory="objects,sites", PASTA_KERNELS="^other_increment")
+    check_measured(run, "other_increment", list(range(100)))
+    run.check(run.table("access_object")["launch_id"].n_unique() == 100)
+    run.check(logs(run) == {"instrumented": 1})
+
+
+def test_a_module_is_patched_while_a_kernel_of_it_runs(measure: Recorder) -> None:
+    run = measure("beside", memory="objects,sites", PASTA_KERNELS="^increment")
+    check_measured(run, "increment", list(range(10)))
+    print(f"patched {run.result.stdout.strip()} the kernel that runs")  # -s shows whether patching waits for it
+
+
+def test_graphs_run_patched_code(measure: Recorder) -> None:
+    run = measure("graph", memory="objects,sites", PASTA_SAMPLE="2:2000")
+    check_measured(run, "increment", sampled(3000, 2, 2000))
+    check_measured(run, "late", [0, 1])
+    run.check(logs(run)["instrumentation removed"] == 1)  # before the graph was made, and not after
+
+
+def test_threads_share_a_sampled_kernel(measure: Recorder) -> None:
+    run = measure("threads", memory="objects", PASTA_SAMPLE="3:500")
+    rows = run.table("access_object").group_by("launch_id").agg(pl.col("loads", "stores").sum())
+    run.check(run.table("kernel").height == 6000)
+    run.check(rows.rows() and {row[1:] for row in rows.rows()} == {(N, N)})
+    run.check(rows.height == len(sampled(6000, 3, 500)))
