@@ -9,7 +9,7 @@ import polars as pl
 from pasta.tools.base import TraceView
 from pasta.tools.result import ResultColumn, ResultTable
 
-#: `build.log` of a module that was patched: this, and the kinds.
+#: `build.log` of a module that was patched for the first time: this, and the kinds.
 _INSTRUMENTED = "instrumented: "
 #: Kinds of instructions in code whose patches have other names.
 _PATCHES = {"generic": "global", "bulk_copy": "bulk_load"}
@@ -53,7 +53,7 @@ def instruction_kinds(trace: TraceView) -> ResultTable | None:
         ResultColumn("kernels", "count", "kernels that have them"),
         ResultColumn("why", title="why not"),
     )
-    note = f"{len(modules)} modules were loaded"
+    note = f"{len(modules)} modules were to be patched"
     note += "" if kernels else "; which kernels have them is known where --memory has sites"
     frame = pl.DataFrame(rows, schema, orient="row")
     return ResultTable("instructions", frame, columns, title="Memory instructions of CUDA kernels", note=note)
