@@ -49,7 +49,7 @@ uint32_t features_of(const Selection& selection) {
 
 const Backend kBackend = {
     "sanitizer",
-    "run on NVIDIA H200 (driver 580, CUDA 13.0); TMA never run",
+    "run on NVIDIA H200 (driver 580, CUDA 13.0, Sanitizer 13.0 and 13.5)",
     [](int64_t deadline_ns) { Collector::instance().harvest(deadline_ns); },
     [] { Collector::instance().forget(); },
     nullptr,
