@@ -82,7 +82,7 @@ void add_trace(const ResultBuffer::Launch& launch, const uint8_t* slot,
   }
   const memory::LaunchAccess traced =
       memory::reduce_trace(launch.function->plan(), *launch.binding, slot,
-                           launch.binding->slot_bytes, {reducers.width, reducers.banks});
+                           launch.binding->slot_bytes, {reducers.width});
   for (size_t i = 0; i < access.sites.size() && i < traced.sites.size(); ++i) {
     access.sites[i].executions = traced.sites[i].executions;
     access.sites[i].sectors = traced.sites[i].sectors;

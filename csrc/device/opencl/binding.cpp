@@ -130,7 +130,8 @@ ScratchPool ScratchPool::fit(uint64_t buffer_bytes, uint64_t bytes, uint64_t wor
   };
   if (work_groups == 0 || bytes > buffer_bytes || bytes < work_groups * bytes_of(1)) return pool;
   pool.bits = 1;
-  while (pool.bits < kMostScratchBits && work_groups * bytes_of(pool.bits + 1) <= bytes) ++pool.bits;
+  while (pool.bits < kMostScratchBits && work_groups * bytes_of(pool.bits + 1) <= bytes)
+    ++pool.bits;
   pool.scratches = work_groups;
   pool.offset = (buffer_bytes - work_groups * bytes_of(pool.bits)) / kUnit * kUnit;
   return pool;

@@ -351,8 +351,9 @@ class Builder {
   void count_blocks() {
     if (!tree_.plan.reducers.blocks) return;
     for (Site& site : tree_.plan.sites) {
-      bool of_root = site.root != kNone && (site.space == Space::global || site.space == Space::constant);
-      if (of_root || site.dynamic != kNone) site.block_run = tree_.plan.block_runs++;
+      bool mapped = site.space == Space::global || site.space == Space::constant;
+      if ((site.root != kNone && mapped) || site.dynamic != kNone)
+        site.block_run = tree_.plan.block_runs++;
     }
   }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -26,7 +27,18 @@ struct StateLayout {
   uint32_t meetings;
   uint32_t block_runs;
 
-  enum RootWord : uint32_t { base, bytes, line0, limit, map, shift, blocks, first, last, kRootWords };
+  enum RootWord : uint32_t {
+    base,
+    bytes,
+    line0,
+    limit,
+    map,
+    shift,
+    blocks,
+    first,
+    last,
+    kRootWords
+  };
   uint32_t root(uint32_t number, RootWord word) const {
     return counters + number * kRootWords + word;
   }
@@ -115,7 +127,7 @@ class DeviceCode {
   spirv::Id count_block();  // void (slot, ulong *place, ulong *length, ulong place)
   spirv::Id flush_block();  // void (slot, ulong place, ulong length): once a sub-group, at the end
 
-  // -- Work-items of a sub-group, compared (device_groups.cpp)
+  // -- Work-items of a sub-group, compared (scratch_keys.h)
   // These are not inlined, which would make the kernel many times larger; and so they take no
   // state, which could then not be in registers, but the word of it that they need.
   spirv::Id take_scratch();  // ulong (slot, ulong first, ulong scratches, ulong bytes, ulong start)
@@ -125,8 +137,9 @@ class DeviceCode {
   static constexpr uint64_t kScratchShiftMask = kUnit - 1;  // in StateLayout::scratch
   // void (slot, ulong scratch, ulong key, ulong address, ulong bytes, ulong lost)
   spirv::Id visit(bool local);
-  spirv::Id visit_sum();  // void (slot, ulong scratch, ulong key, ulong value, ulong lost)
-  spirv::Id settle();     // void (slot, ulong scratch, ulong local, ulong step, ulong row)
+  spirv::Id visit_sum();     // void (slot, ulong scratch, ulong key, ulong value, ulong lost)
+  spirv::Id settle_banks();  // void (slot, ulong scratch, ulong local, ulong step)
+  spirv::Id settle();        // void (slot, ulong scratch, ulong local, ulong step, ulong row)
   void group_barrier(spirv::Emitter& code);
   void atomic_store(spirv::Emitter& code, spirv::Id slot, spirv::Id offset, spirv::Id value,
                     uint32_t semantics = spirv::kRelaxed);
@@ -150,6 +163,10 @@ class DeviceCode {
   spirv::Id find_range();
   spirv::Id widen_range();
   spirv::Id meet();
+  spirv::Id meet_near();
+  spirv::Id entry_word(spirv::Emitter& code, spirv::Id scratch, spirv::Id number, ScratchWord word);
+  void for_entries(spirv::NewFunction& function, spirv::Id slot, spirv::Id scratch, spirv::Id local,
+                   spirv::Id step, const std::function<void(spirv::Id)>& body);
   spirv::Id is_local_meeting(spirv::Emitter& code, spirv::Id meeting);
   spirv::Id local_variable(spirv::NewFunction& function);  // an uninitialised 64-bit one
   spirv::Id atomic(spirv::Emitter& code, spirv::Op operation, spirv::Id slot, spirv::Id offset,

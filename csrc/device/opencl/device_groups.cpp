@@ -1,18 +1,6 @@
-// Device functions by which the work-items of a sub-group are compared.
-//
-// Lanes cannot vote: a CPU runs one work-item after the other, or a vector of some, and a sub-group
-// of the declared width is none of the device's. So they meet in a hash table, the *scratch* of
-// their work-group, at entries whose keys say what they do together. Whoever comes first takes the
-// entry, whoever comes later adds to it: sums, distinct counts and maxima do not depend on the
-// order. At the end of the work-group the entries are added to the slot, and freed.
-//
-//   key, from the highest bit                                      count                      most
-//   sub-group access  0001 site (16 bits) sub-group (12) n (32)    lanes | distinct << 32     bytes of a lane, or
-//                                                                                             words in one bank
-//   line or word      1    entry of the access (20)  number (43)
-//   bank              01   entry of the access (20 bits from bit 20)  bank (20)  distinct words
-//   sum               001  sum (29) sub-group (32)                                            largest of a lane
+// Device functions by which the work-items of a sub-group meet in their work-group's scratch.
 #include "device/opencl/device_code.h"
+#include "device/opencl/scratch_keys.h"
 
 namespace pasta::memory {
 
@@ -20,16 +8,7 @@ using namespace spirv;
 
 namespace {
 
-constexpr uint64_t kAccessKey = uint64_t{1} << 60;
-constexpr uint64_t kPartKey = uint64_t{1} << 63;
-constexpr uint64_t kBankKey = uint64_t{1} << 62;
-constexpr uint64_t kSumKey = uint64_t{1} << 61;
-constexpr uint32_t kSiteShift = 44, kSubGroupShift = 32, kSumShift = 32;
-constexpr uint32_t kPartBits = 43;
-constexpr uint32_t kBankShift = 20;
-constexpr uint32_t kBankWordShift = 2;
-
-constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // of 2^64: spreads keys that follow each other
+constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // of 2^64: spreads neighbouring keys
 constexpr uint64_t kMostProbes = 256;
 
 }  // namespace
@@ -57,8 +36,9 @@ Id DeviceCode::atomic(Emitter& code, Op operation, Id slot, Id offset, const Par
 Id DeviceCode::take_scratch() {
   Id& id = made_["take_scratch"];
   if (id) return id;
-  NewFunction function = begin("take_scratch", ulong(),
-                               {buffer_type(), ulong(), ulong(), ulong(), ulong()}, &id, kFunctionDontInline);
+  NewFunction function =
+      begin("take_scratch", ulong(), {buffer_type(), ulong(), ulong(), ulong(), ulong()}, &id,
+            kFunctionDontInline);
   Emitter& code = function.code;
   Id slot = function.parameters[0], first = function.parameters[1], count = function.parameters[2];
   Id bytes = function.parameters[3], start = function.parameters[4];
@@ -84,8 +64,8 @@ Id DeviceCode::take_scratch() {
   return end(function, id);
 }
 
-// ulong (slot, ulong scratch, ulong key): offset from the slot of the key's entry, plus 1 if it is new; 0
-// when there is no room.
+// ulong (slot, ulong scratch, ulong key): offset from the slot of the key's entry, plus 1 if it is
+// new; 0 when there is no room.
 Id DeviceCode::meet() {
   Id& id = made_["meet"];
   if (id) return id;
@@ -136,13 +116,51 @@ Id DeviceCode::meet() {
   return end(function, id);
 }
 
-// void (slot, ulong scratch, ulong key, ulong address, ulong bytes, ulong lost): a work-item's part in a
-// sub-group access. `lost`: offset of the counter of those that found no room.
+// ulong (slot, ulong entry, ulong part): 1 if a line or word near the first one of the access is
+// new, 0 if not; kNowhere if it is not near.
+Id DeviceCode::meet_near() {
+  Id& id = made_["meet_near"];
+  if (id) return id;
+  NewFunction function =
+      begin("meet_near", ulong(), {buffer_type(), ulong(), ulong()}, &id, kFunctionDontInline);
+  Emitter& code = function.code;
+  Id slot = function.parameters[0], entry = function.parameters[1], part = function.parameters[2];
+  Id zero = globals_.u64(0), one = globals_.u64(1);
+  Id first = local_variable(function), result = local_variable(function);
+  Id first_at = code.binary(OpIAdd, entry, globals_.u64(kEntryFirst * kWord));
+  Id bits_at = code.binary(OpIAdd, entry, globals_.u64(kEntryBits * kWord));
+  Id named = code.binary(OpIAdd, part, one);  // 0: there is none yet
+  code.store(first, atomic(code, OpAtomicLoad, slot, first_at, {}), kWord);
+  code.when(code.compare(OpIEqual, code.load(ulong(), first, kWord), zero), [&] {
+    Id before = atomic(code, OpAtomicCompareExchange, slot, first_at, {named, zero});
+    code.store(first, code.select(code.compare(OpIEqual, before, zero), named, before), kWord);
+  });
+  Id place = code.binary(OpISub, code.binary(OpIAdd, named, globals_.u64(kNear)),
+                         code.load(ulong(), first, kWord));
+  code.store(result, globals_.u64(kNowhere), kWord);
+  code.when(code.compare(OpULessThan, place, globals_.u64(2 * kNear)), [&] {
+    auto is_new = [&](Id bits) {
+      Id bit = code.binary(OpBitwiseAnd, code.binary(OpShiftRightLogical, bits, place), one);
+      return code.select(code.compare(OpIEqual, bit, zero), one, zero);
+    };
+    code.store(result, is_new(atomic(code, OpAtomicLoad, slot, bits_at, {})), kWord);
+    code.when(code.compare(OpINotEqual, code.load(ulong(), result, kWord), zero), [&] {
+      Id mask = code.binary(OpShiftLeftLogical, one, place);
+      code.store(result, is_new(atomic(code, OpAtomicOr, slot, bits_at, {mask})), kWord);
+    });
+  });
+  code.effect(OpReturnValue, {code.load(ulong(), result, kWord)});
+  return end(function, id);
+}
+
+// void (slot, ulong scratch, ulong key, ulong address, ulong bytes, ulong lost): a work-item's part
+// in a sub-group access. `lost`: offset of the counter of those that found no room.
 Id DeviceCode::visit(bool local) {
   Id& id = made_[local ? "visit_banks" : "visit_lines"];
   if (id) return id;
   meet();
-  if (plan_.reducers.bank_conflicts) add();
+  meet_near();
+  add();
   NewFunction function =
       begin(local ? "visit_banks" : "visit_lines", globals_.void_type(),
             {buffer_type(), ulong(), ulong(), ulong(), ulong(), ulong()}, &id, kFunctionDontInline);
@@ -150,8 +168,9 @@ Id DeviceCode::visit(bool local) {
   Id slot = function.parameters[0], packed = function.parameters[1], key = function.parameters[2];
   Id address = function.parameters[3], bytes = function.parameters[4],
      lost = function.parameters[5];
-  Id zero = globals_.u64(0), one = globals_.u64(1);
-  Id part = local_variable(function), fresh = local_variable(function);
+  Id zero = globals_.u64(0), one = globals_.u64(1), even = globals_.u64(~uint64_t{1});
+  Id part = local_variable(function), fresh = local_variable(function),
+     is_new = local_variable(function);
   auto lose = [&] {
     code.emit(OpFunctionCall, globals_.void_type(), {add(), slot, lost, one});
   };
@@ -161,13 +180,11 @@ Id DeviceCode::visit(bool local) {
   auto word_of = [&](Id entry, ScratchWord word) {
     return code.binary(OpIAdd, entry, globals_.u64(uint64_t{word} * kWord));
   };
-  Id even = globals_.u64(~uint64_t{1});
   Id scratch = code.binary(OpBitwiseAnd, packed, globals_.u64(~kScratchShiftMask));
   code.when(code.compare(OpINotEqual, scratch, zero), [&] {
     Id shift = globals_.u64(local ? kBankWordShift : kLineShift);
     Id end_address = code.binary(OpISub, code.binary(OpIAdd, address, bytes), one);
     Id last = code.binary(OpShiftRightLogical, end_address, shift);
-    Id first = code.binary(OpShiftRightLogical, address, shift);
     Id found = meet_at(key);
     Id fits = code.compare(OpULessThan, last, globals_.u64(uint64_t{1} << kPartBits));
     Id has_room = code.compare(OpINotEqual, found, zero);
@@ -175,39 +192,48 @@ Id DeviceCode::visit(bool local) {
     code.when(code.emit(OpLogicalNot, globals_.bool_type(), {is_possible}), lose);
     code.when(is_possible, [&] {
       Id entry = code.binary(OpBitwiseAnd, found, even);
-      if (!local) atomic_store(code, slot, word_of(entry, kEntryMost), bytes);
-      Id behind = code.binary(OpISub, entry, scratch);
-      Id number = code.binary(OpUDiv, code.binary(OpISub, behind, globals_.u64(kScratchHeaderBytes)),
-                              globals_.u64(kScratchEntryBytes));
-      Id parts = code.binary(OpBitwiseOr, globals_.u64(kPartKey),
-                             code.binary(OpShiftLeftLogical, number, globals_.u64(kPartBits)));
-      code.store(part, first, kWord);
+      Id entry_is_new = code.compare(OpINotEqual, code.binary(OpBitwiseAnd, found, one), zero);
+      if (!local) {
+        code.when(entry_is_new,
+                  [&] { atomic_store(code, slot, word_of(entry, kEntryMost), bytes); });
+      }
+      code.store(part, code.binary(OpShiftRightLogical, address, shift), kWord);
       code.store(fresh, one, kWord);
       auto is_part = [&] {
         return code.compare(OpULessThanEqual, code.load(ulong(), part, kWord), last);
       };
       code.loop(is_part, [&] {
         Id now = code.load(ulong(), part, kWord);
-        Id place = meet_at(code.binary(OpBitwiseOr, parts, now));
-        code.when(code.compare(OpIEqual, place, zero), lose);
-        Id is_new = code.binary(OpBitwiseAnd, place, one);
-        Id distinct = code.binary(OpShiftLeftLogical, is_new, globals_.u64(32));
-        code.store(fresh, code.binary(OpIAdd, code.load(ulong(), fresh, kWord), distinct), kWord);
-        if (local) {
-          code.when(code.compare(OpINotEqual, is_new, zero), [&] {
-            Id bank = code.binary(OpUMod, now, globals_.u64(plan_.reducers.banks));
+        code.store(is_new, code.emit(OpFunctionCall, ulong(), {meet_near(), slot, entry, now}),
+                   kWord);
+        Id is_far = code.compare(OpIEqual, code.load(ulong(), is_new, kWord),
+                                 globals_.u64(kNowhere));
+        code.when(is_far, [&] {
+          Id behind = code.binary(OpISub, code.binary(OpISub, entry, scratch),
+                                  globals_.u64(kScratchHeaderBytes));
+          Id number = code.binary(OpUDiv, behind, globals_.u64(kScratchEntryBytes));
+          Id parts = code.binary(OpBitwiseOr, globals_.u64(kPartKey),
+                                 code.binary(OpShiftLeftLogical, number, globals_.u64(kPartBits)));
+          Id place = meet_at(code.binary(OpBitwiseOr, parts, now));
+          code.when(code.compare(OpIEqual, place, zero), lose);
+          Id far_is_new = code.binary(OpBitwiseAnd, place, one);
+          code.store(is_new, far_is_new, kWord);
+          if (!local) return;
+          code.when(code.compare(OpINotEqual, far_is_new, zero), [&] {
+            Id bank = code.binary(OpUMod, now, globals_.u64(kBanks));
             Id banks = code.binary(OpShiftLeftLogical, number, globals_.u64(kBankShift));
             Id bank_key = code.binary(OpBitwiseOr, globals_.u64(kBankKey), banks);
             Id bank_at = meet_at(code.binary(OpBitwiseOr, bank_key, bank));
             code.when(code.compare(OpIEqual, bank_at, zero), lose);
             code.when(code.compare(OpINotEqual, bank_at, zero), [&] {
               Id count_at = word_of(code.binary(OpBitwiseAnd, bank_at, even), kEntryCount);
-              Id words = atomic(code, OpAtomicIAdd, slot, count_at, {one});
-              atomic(code, OpAtomicUMax, slot, word_of(entry, kEntryMost),
-                     {code.binary(OpIAdd, words, one)});
+              atomic(code, OpAtomicIAdd, slot, count_at, {one});
             });
           });
-        }
+        });
+        Id distinct = code.binary(OpShiftLeftLogical, code.load(ulong(), is_new, kWord),
+                                  globals_.u64(32));
+        code.store(fresh, code.binary(OpIAdd, code.load(ulong(), fresh, kWord), distinct), kWord);
         code.store(part, code.binary(OpIAdd, now, one), kWord);
       });
       atomic(code, OpAtomicIAdd, slot, word_of(entry, kEntryCount),
@@ -262,86 +288,6 @@ Id DeviceCode::access_key(Emitter& code, Id state, uint32_t meeting) {
 Id DeviceCode::sum_key(Emitter& code, Id state, uint32_t sum) {
   return code.binary(OpBitwiseOr, globals_.u64(kSumKey | uint64_t{sum} << kSumShift),
                      load_word(code, state, state_.sub_group()));
-}
-
-// void (slot, ulong scratch, ulong local, ulong step, ulong row): adds entries `local`, local + step, ... of
-// the scratch to the counters in a row of the slot, and frees them. All work-items of a work-group
-// call it when none meets any more.
-Id DeviceCode::settle() {
-  Id& id = made_["settle"];
-  if (id) return id;
-  add();
-  NewFunction function =
-      begin("settle", globals_.void_type(),
-            {buffer_type(), ulong(), ulong(), ulong(), ulong()}, &id, kFunctionDontInline);
-  Emitter& code = function.code;
-  Id slot = function.parameters[0], packed = function.parameters[1], local = function.parameters[2];
-  Id step = function.parameters[3], row = function.parameters[4];
-  Id zero = globals_.u64(0), one = globals_.u64(1);
-  Id next = local_variable(function);
-  Id scratch = code.binary(OpBitwiseAnd, packed, globals_.u64(~kScratchShiftMask));
-  Id entries = code.binary(OpIAdd, scratch, globals_.u64(kScratchHeaderBytes));
-  Id taken_at = code.binary(OpIAdd, scratch, globals_.u64(kScratchTaken * kWord));
-  Id taken = atomic(code, OpAtomicLoad, slot, taken_at, {});
-  auto entry_word = [&](Id number, ScratchWord word) {
-    Id offset = code.binary(OpIMul, number, globals_.u64(kScratchEntryBytes));
-    offset = code.binary(OpIAdd, offset, globals_.u64(uint64_t{word} * kWord));
-    return code.binary(OpIAdd, entries, offset);
-  };
-  auto count = [&](uint32_t first, Id number, uint32_t apart, Id value) {
-    Id counter = code.binary(OpIMul, number, globals_.u64(uint64_t{apart} * kWord));
-    Id offset = code.binary(OpIAdd, row, globals_.u64(uint64_t{slot_.counter(0, first)} * kWord));
-    code.when(code.compare(OpINotEqual, value, zero), [&] {
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {add(), slot, code.binary(OpIAdd, offset, counter), value});
-    });
-  };
-  code.store(next, local, kWord);
-  code.loop([&] { return code.compare(OpULessThan, code.load(ulong(), next, kWord), taken); }, [&] {
-    Id place = code.load(ulong(), next, kWord);
-    Id number = code.load(ulong(), long_at(code, slot, entry_word(place, kEntryLog)), kWord);
-    Id key_at = entry_word(number, kEntryKey), count_at = entry_word(number, kEntryCount),
-       most_at = entry_word(number, kEntryMost);
-    Id key = atomic(code, OpAtomicLoad, slot, key_at, {});
-    Id both = atomic(code, OpAtomicLoad, slot, count_at, {});
-    Id most = atomic(code, OpAtomicLoad, slot, most_at, {});
-    Id kind = code.binary(OpShiftRightLogical, key, globals_.u64(60));
-    code.when(code.compare(OpIEqual, kind, globals_.u64(kAccessKey >> 60)), [&] {
-      Id meeting = code.binary(OpBitwiseAnd,
-                               code.binary(OpShiftRightLogical, key, globals_.u64(kSiteShift)),
-                               globals_.u64(0xffff));
-      Id lanes = code.binary(OpBitwiseAnd, both, globals_.u64(0xffffffff));
-      Id distinct = code.binary(OpShiftRightLogical, both, globals_.u64(32));
-      // Both kinds are computed: which one it is, is known to the host.
-      Id filled = code.binary(OpIAdd, code.binary(OpIMul, lanes, most),
-                              globals_.u64((uint64_t{1} << kLineShift) - 1));
-      filled = code.binary(OpShiftRightLogical, filled, globals_.u64(kLineShift));
-      Id is_local = is_local_meeting(code, meeting);
-      Id banks = globals_.u64(plan_.reducers.banks);
-      Id rounded = code.binary(OpIAdd, distinct, globals_.u64(plan_.reducers.banks - 1));
-      Id passes = code.binary(OpISub, most, code.binary(OpUDiv, rounded, banks));
-      Id needed = code.select(is_local, zero, code.unsigned_min(distinct, filled));
-      count(plan_.meeting_counter(0, KernelPlan::kMoved), meeting, KernelPlan::kMeetingCounters,
-            code.select(is_local, passes, distinct));
-      count(plan_.meeting_counter(0, KernelPlan::kNeeded), meeting, KernelPlan::kMeetingCounters,
-            needed);
-    });
-    code.when(code.compare(OpIEqual, code.binary(OpShiftRightLogical, kind, one), one), [&] {
-      Id sum = code.binary(OpShiftRightLogical, key, globals_.u64(kSumShift));
-      sum = code.binary(OpBitwiseAnd, sum, globals_.u64((kSumKey >> kSumShift) - 1));
-      count(plan_.sum_counter(0), sum, 2, most);
-    });
-    for (Id freed : {count_at, most_at, key_at}) atomic_store(code, slot, freed, zero);
-    code.store(next, code.binary(OpIAdd, place, step), kWord);
-  });
-  code.effect(OpReturn, {});
-  return end(function, id);
-}
-
-// Sites of local memory have the highest numbers.
-Id DeviceCode::is_local_meeting(Emitter& code, Id meeting) {
-  uint64_t first = plan_.meetings - plan_.local_meetings;
-  return code.compare(OpUGreaterThanEqual, meeting, globals_.u64(first));
 }
 
 void DeviceCode::atomic_store(Emitter& code, Id slot, Id offset, Id value, uint32_t semantics) {

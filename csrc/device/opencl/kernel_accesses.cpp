@@ -134,7 +134,8 @@ void KernelWriter::count_block(Emitter& code, Id state, Id slot, uint32_t number
              device_.word_pointer(code, state, layout.block_length(site.block_run)), place});
 }
 
-// Local memory has no address that means anything outside: offsets then, where the variable is known.
+// Local memory has no address that means anything outside: offsets then, where the variable is
+// known.
 Id KernelWriter::outside_address(Emitter& code, Id state, const Site& site, Id address) {
   if (site.space != Space::local || site.root == kNone) return address;
   uint32_t base = device_.state_layout().root(site.root, StateLayout::base);

@@ -127,7 +127,8 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
       return value;
     };
     Id base =
-        set(StateLayout::base, code.binary(OpISub, code.address(root_pointer(root)), field(kObjectStart)));
+        set(StateLayout::base,
+            code.binary(OpISub, code.address(root_pointer(root)), field(kObjectStart)));
     Id bytes = set(StateLayout::bytes, field(kObjectBytes));
     set(StateLayout::map, field(kObjectMap));
     if (plan_.reducers.blocks) {
@@ -177,133 +178,6 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
     device_.store_word(code, state, layout.work_item(),
                        code.binary(OpIAdd, code.binary(OpIMul, linear, volume), local));
   }
-}
-
-// The first work-item of the work-group takes a scratch for all.
-void KernelWriter::take_scratch(Emitter& code, Id state, Id slot, Id slot_offset) {
-  const StateLayout& layout = device_.state_layout();
-  Id local =
-      device_.builtin1(code, BuiltInLocalInvocationIndex, "__spirv_BuiltInLocalInvocationIndex");
-  Id zero = globals_.u64(0);
-  device_.store_word(code, state, layout.sub_group(),
-                     code.binary(OpUDiv, local, globals_.u64(plan_.reducers.width)));
-  Id varying_zero = device_.load_word(code, state, layout.zero());
-  for (uint32_t m = 0; m < layout.meetings; ++m)
-    device_.store_word(code, state, layout.ordinal(m), varying_zero);
-  device_.store_word(code, state, layout.scratch(), varying_zero);
-  code.when(code.compare(OpIEqual, local, zero), [&] {
-    auto word = [&](uint32_t number) { return device_.binding_word(code, state, slot, number); };
-    Id first = code.binary(OpISub, word(kBindingScratch), slot_offset);
-    Id shift = code.binary(OpISub, globals_.u64(64), word(kBindingScratchShift));
-    Id bytes = code.binary(OpShiftLeftLogical, globals_.u64(kScratchEntryBytes), shift);
-    bytes = code.binary(OpIAdd, bytes, globals_.u64(kScratchHeaderBytes));
-    Id taken = code.emit(OpFunctionCall, device_.ulong(),
-                         {device_.take_scratch(), slot, first, word(kBindingScratches), bytes,
-                          group_number(code)});
-    Id is_none = code.compare(OpIEqual, taken, zero);
-    Id packed = code.binary(OpBitwiseOr, taken, word(kBindingScratchShift));
-    device_.store_word(code, state, layout.scratch(), code.select(is_none, zero, packed));
-    code.when(is_none, [&] {
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {device_.add(), slot, globals_.u64(kSlotUngrouped * kWord), globals_.u64(1)});
-    });
-  });
-  globals_.capability(CapabilityGroups);
-  Id of_all = code.emit(OpGroupUMax, device_.ulong(),
-                        {globals_.u32(ScopeWorkgroup), kGroupOperationReduce,
-                         device_.load_word(code, state, layout.scratch())});
-  device_.store_word(code, state, layout.scratch(), of_all);
-}
-
-// What the sub-groups of a work-group have counted together, once all have ended.
-void KernelWriter::settle(Emitter& code, Id state, Id slot, Id slot_offset) {
-  const StateLayout& layout = device_.state_layout();
-  Id row = shard_row(code);
-  Id zero = globals_.u64(0), width = globals_.u64(plan_.reducers.width);
-  Id local =
-      device_.builtin1(code, BuiltInLocalInvocationIndex, "__spirv_BuiltInLocalInvocationIndex");
-  auto size = [&](uint32_t c) {
-    return device_.builtin3(code, BuiltInWorkgroupSize, "__spirv_BuiltInWorkgroupSize", c);
-  };
-  Id volume = code.binary(OpIMul, code.binary(OpIMul, size(0), size(1)), size(2));
-  Id rounded = code.binary(OpIAdd, volume, globals_.u64(plan_.reducers.width - 1));
-  Id sub_groups = code.binary(OpUDiv, rounded, width);
-  Id is_first = code.compare(OpIEqual, local, zero);
-  auto largest = [&](Id value) {
-    globals_.capability(CapabilityGroups);
-    return code.emit(OpGroupUMax, device_.ulong(),
-                     {globals_.u32(ScopeWorkgroup), kGroupOperationReduce, value});
-  };
-
-  // Where all work-items have the same sum, that is each sub-group's; else they have to meet.
-  std::vector<Id> differing;
-  Id differ = plan_.meetings ? globals_.u64(1) : zero;
-  for (uint32_t s = 0; s < plan_.sums.size(); ++s) {
-    Id total = zero;
-    bool is_fixed = true;
-    for (const CountTerm& term : plan_.sums[s]) {
-      Id part = globals_.u64(term.factor);
-      if (term.counter != kWorkItems) {
-        is_fixed = false;
-        part = code.binary(OpIMul, device_.load_word(code, state, term.counter), part);
-      }
-      total = code.binary(OpIAdd, total, part);
-    }
-    Id of_each = total;
-    if (!is_fixed) {
-      Id most = largest(total);
-      Id least = code.emit(OpNot, device_.ulong(), {largest(code.emit(OpNot, device_.ulong(), {total}))});
-      Id is_same = code.compare(OpIEqual, most, least);
-      of_each = code.select(is_same, most, zero);
-      differ = code.select(is_same, differ, globals_.u64(1));
-      total = code.select(is_same, zero, total);
-    }
-    differing.push_back(is_fixed ? 0 : total);
-    Id something = code.compare(OpINotEqual, of_each, zero);
-    code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, something}), [&] {
-      uint32_t counter = device_.slot_layout().counter(0, plan_.sum_counter(s));
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {device_.add(), slot,
-                 code.binary(OpIAdd, row, globals_.u64(uint64_t{counter} * kWord)),
-                 code.binary(OpIMul, of_each, sub_groups)});
-    });
-  }
-
-  code.when(code.compare(OpINotEqual, differ, zero), [&] {
-    if (!plan_.meetings) take_scratch(code, state, slot, slot_offset);
-    Id packed = device_.load_word(code, state, layout.scratch());
-    // Work-items that are together on the device and belong together meet as one.
-    Id are_one = 0, is_leader = 0;
-    if (plan_.reducers.sub_groups) {
-      are_one = device_.is_same_in_sub_group(code, device_.load_word(code, state, layout.sub_group()));
-      is_leader = device_.is_first_in_sub_group(code);
-    }
-    for (uint32_t s = 0; s < plan_.sums.size(); ++s) {
-      if (!differing[s]) continue;
-      if (are_one) {
-        Id most = code.emit(OpGroupUMax, device_.ulong(),
-                            {globals_.u32(ScopeSubgroup), kGroupOperationReduce, differing[s]});
-        differing[s] = code.select(are_one, code.select(is_leader, most, zero), differing[s]);
-      }
-      uint32_t lost = device_.slot_layout().counter(0, plan_.sum_lost_counter(s));
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {device_.visit_sum(), slot, packed, device_.sum_key(code, state, s), differing[s],
-                 globals_.u64(uint64_t{lost} * kWord)});
-    }
-    Id scratch = code.binary(OpBitwiseAnd, packed, globals_.u64(~DeviceCode::kScratchShiftMask));
-    Id has_one = code.compare(OpINotEqual, scratch, zero);
-    device_.group_barrier(code);
-    code.when(has_one, [&] {
-      code.emit(OpFunctionCall, globals_.void_type(),
-                {device_.settle(), slot, packed, local, volume, row});
-    });
-    device_.group_barrier(code);
-    code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, has_one}), [&] {
-      Id taken = code.binary(OpIAdd, scratch, globals_.u64(kScratchTaken * kWord));
-      device_.atomic_store(code, slot, taken, zero);
-      device_.atomic_store(code, slot, scratch, zero, kReleaseGlobal);
-    });
-  });
 }
 
 // Spreads work-groups that run at the same time. Many cores take neighbouring ones; a few take each

@@ -46,13 +46,14 @@
 //            16 + 5 (K + r)  range r, sorted by address: address, bytes, and the same
 //
 // A *scratch* belongs to one work-group while that runs, and is as it was before when it has ended.
-// It is a hash table in which the work-items of a sub-group meet (device_groups.cpp), wherever and
+// It is a hash table in which the work-items of a sub-group meet (scratch_keys.h), wherever and
 // whenever they run. Scratches lie behind the bindings, at the end of the hidden buffer.
 //
 //   scratch  0        1: a work-group has it
 //            1        entries taken
 //            2..7     0
-//            8 + 4 e  entry e: key (0: free), count, most, number of the entry that was taken e-th
+//            8 + 8 e  entry e: key (0: free), count, most, number of the entry that was taken e-th,
+//                     first, bits, 0, 0
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,7 @@ inline constexpr uint32_t kShards = 8;     // work-groups spread their atomics o
 inline constexpr uint32_t kLineShift = 6;  // log2 of a line's bytes
 inline constexpr uint32_t kPageShift = 12;
 inline constexpr uint32_t kBlockShift = 21;
+inline constexpr uint32_t kBanks = 32;  // of local memory, each 4 bytes wide
 
 inline constexpr uint32_t kSlotTraceWanted = 0;
 inline constexpr uint32_t kSlotLocalSize = 1;
@@ -103,9 +105,16 @@ inline constexpr uint32_t kBindingObjectWords = 5;
 enum ObjectWord : uint32_t { kObjectStart, kObjectBytes, kObjectMap, kObjectShift, kObjectBlocks };
 
 inline constexpr uint32_t kScratchHeaderBytes = 64;
-inline constexpr uint32_t kScratchEntryBytes = 32;
+inline constexpr uint32_t kScratchEntryBytes = 64;
 inline constexpr uint32_t kScratchTaken = 1;  // word of the header
-enum ScratchWord : uint32_t { kEntryKey, kEntryCount, kEntryMost, kEntryLog };
+enum ScratchWord : uint32_t {
+  kEntryKey,
+  kEntryCount,
+  kEntryMost,
+  kEntryLog,
+  kEntryFirst,
+  kEntryBits
+};
 inline constexpr uint32_t kMostScratchBits = 20;  // log2 of entries: keys hold entry numbers
 
 // Of the counters of an object's blocks, in one shard.

@@ -87,8 +87,8 @@ struct Reducers {
   // iterations. All three need 64-bit atomics and collective functions of work-groups.
   bool divergence = false;      // executions of each site by a sub-group
   bool coalescing = false;      // lines moved and needed by each sub-group access
-  bool bank_conflicts = false;  // of local memory: `banks` banks of 4 bytes
-  uint32_t width = 32, banks = 32;
+  bool bank_conflicts = false;  // of local memory
+  uint32_t width = 32;
   bool compares_lanes() const { return divergence || coalescing || bank_conflicts; }
 
   // Read before writing when marking lines: slower on a few cores, but on many they would fight

@@ -8,6 +8,7 @@
 
 #include "device/opencl/binding.h"
 #include "device/opencl/decode.h"
+#include "device/opencl/layout.h"
 #include "device/opencl/plan.h"
 
 namespace pasta::memory {
@@ -15,7 +16,7 @@ namespace pasta::memory {
 // Of sub-groups, see Reducers.
 struct TraceOptions {
   uint32_t width = 32;
-  uint32_t banks = 32;  // of local memory, each 4 bytes wide
+  uint32_t banks = kBanks;
 };
 
 // Fills all of LaunchAccess. Accesses that found no room in the trace are missing, and counted in

@@ -188,7 +188,7 @@ PYBIND11_MODULE(_spirv, m) {
       "instrument",
       [](const py::bytes& module, bool lines, bool extents, bool trace, bool many_cores,
          bool int64_atomics, bool sub_groups, bool blocks, bool divergence, bool coalescing,
-         bool bank_conflicts, uint32_t width, uint32_t banks,
+         bool bank_conflicts, uint32_t width,
          std::function<bool(const std::string&)> wants) {
         InstrumentOptions options;
         Reducers& reducers = options.reducers;
@@ -203,7 +203,6 @@ PYBIND11_MODULE(_spirv, m) {
         reducers.coalescing = coalescing;
         reducers.bank_conflicts = bank_conflicts;
         reducers.width = width;
-        reducers.banks = banks;
         options.wants = std::move(wants);
         auto words = words_of(module);
         Instrumented result = instrument(words.data(), words.size(), options);
@@ -214,8 +213,7 @@ PYBIND11_MODULE(_spirv, m) {
       py::arg("module"), py::arg("lines") = true, py::arg("extents") = false,
       py::arg("trace") = false, py::arg("many_cores") = false, py::arg("int64_atomics") = true,
       py::arg("sub_groups") = true, py::arg("blocks") = false, py::arg("divergence") = false,
-      py::arg("coalescing") = false, py::arg("bank_conflicts") = false, py::arg("width") = 32, py::arg("banks") = 32,
-      py::arg("wants") = nullptr);
+      py::arg("coalescing") = false, py::arg("bank_conflicts") = false, py::arg("width") = 32, py::arg("wants") = nullptr);
 
   py::class_<BoundObject>(m, "BoundObject")
       .def(py::init([](int64_t object_id, uint64_t bytes, uint64_t offset, uint64_t texel_bytes) {

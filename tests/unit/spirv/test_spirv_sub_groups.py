@@ -106,7 +106,7 @@ def test_what_finds_no_room_is_not_guessed() -> None:
     assert not room.lanes_lost
     # Two sub-groups of each of the four work-groups; the longest lanes of theirs run 31 and 63 times.
     assert site_of(room, "store")["executions"] == 4 * (31 + 63)
-    tight = kernel.run((256,), (64,), buffer(4 * 4096), rows, scratch_bytes=WORK_GROUPS * (64 + 32 * 8))
+    tight = kernel.run((256,), (64,), buffer(4 * 4096), rows, scratch_bytes=WORK_GROUPS * (64 + 64 * 8))
     assert tight.lanes_lost
     assert site_of(tight, "store")["sectors"] is None
     assert [site["lanes"] for site in tight.sites] == [site["lanes"] for site in room.sites]

@@ -112,6 +112,7 @@ enum Op : uint16_t {
   OpAtomicIDecrement = 233,
   OpAtomicIAdd = 234,
   OpAtomicUMax = 239,
+  OpAtomicOr = 241,
   OpAtomicXor = 242,
   OpPhi = 245,
   OpLoopMerge = 246,
