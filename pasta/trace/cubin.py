@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import io
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -70,11 +71,24 @@ class Place:
     function: str | None = None
 
 
+_TOOLKIT = re.compile(r"/(?:cuda|nvidia)[^/]*/(?:.*/)?include/")
+
 #: Offsets in a function, rising, and the place from each of them on.
 _Places = tuple[list[int], list[Place]]
 _NOWHERE: _Places = ([], [])
 #: Offsets in the line table at which an address stands: the function that it is of, and the offset in that.
 _Sequences = dict[int, tuple[str, int]]
+
+
+def _of_the_program(sequence: list[tuple[Place, int]]) -> Place:
+    """Return the last place or, where that is in a header of CUDA (atomicAdd is), the program's that it came from."""
+    place, context = sequence[-1]
+    while _TOOLKIT.search(place.file) and 0 < context <= len(sequence):
+        into, outer = sequence[context - 1]
+        if outer >= context:  # a row before this one: else the table is damaged
+            break
+        place, context = into, outer
+    return place
 
 
 class Cubin:
@@ -261,7 +275,8 @@ class _Unit:
         if not self._readable:
             return
         at = self._begin
-        function, address, file, line, inlined = "", 0, 1, 1, None
+        function, address, file, line, inlined, context = "", 0, 1, 1, None, 0
+        sequence: list[tuple[Place, int]] = []  # the rows so far, each with the number of the row it was inlined into
         while at < self.end:
             opcode = self._data[at]
             at += 1
@@ -276,7 +291,8 @@ class _Unit:
                 at = body + size
                 kind = self._data[body] if size else 0
                 if kind == 1:  # end of the sequence
-                    function, address, file, line, inlined = "", 0, 1, 1, None
+                    function, address, file, line, inlined, context = "", 0, 1, 1, None, 0
+                    sequence = []
                 elif kind == 2:
                     function, address = self._sequences.get(body + 1, ("", 0))
                 elif kind == _INLINED_CALL:
@@ -302,5 +318,9 @@ class _Unit:
             else:
                 for _ in range(self._operands[opcode]):
                     _, at = self._uleb(at)
-            if emits and function and file < len(self._files) and 0 < line < 1 << 31:
-                yield function, address, Place(self._files[file], line, inlined)
+            if not emits:
+                continue
+            sequence.append((Place(self._files[file] if file < len(self._files) else "", line, inlined), context))
+            place = _of_the_program(sequence)
+            if function and place.file and 0 < place.line < 1 << 31:
+                yield function, address, place

@@ -113,6 +113,17 @@ def test_cubins_compiled_here(tmp_path: Path, architecture: str, options: tuple[
         }
 
 
+def test_what_comes_from_a_header_of_cuda_is_the_line_that_uses_it(tmp_path: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    (tmp_path / "count.cu").write_text('extern "C" __global__ void count(int *bins) {\n  atomicAdd(bins, 1);\n}\n')
+    command = [nvcc, "-lineinfo", "-cubin", "-arch=sm_90", "count.cu", "-o", "count.cubin"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    found = {place for place in places(Cubin((tmp_path / "count.cubin").read_bytes()), "count").values() if place}
+    assert {(place.file.rsplit("/")[-1], place.line) for place in found} <= {("count.cu", n) for n in (1, 2, 3)}
+
+
 def listed_lines(nvdisasm: str, path: Path) -> dict[str, dict[int, int]]:
     """Return the line of each instruction as nvdisasm lists it: the innermost where functions were inlined."""
     listing = subprocess.run([nvdisasm, "-c", "-gi", path], capture_output=True, text=True, check=True).stdout
