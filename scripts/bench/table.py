@@ -37,7 +37,7 @@ def _line(cells: list[str]) -> str:
 
 def _cell(row: dict[str, Any] | None, column: str, form: str) -> str:
     if row is None or row.get(column) is None:
-        return "-" if row is None else row.get("note", "-")
+        return row["note"] if row is not None and not row["n"] else "-"
     return form.format(row[column])
 
 
