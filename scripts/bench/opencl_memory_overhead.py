@@ -5,7 +5,8 @@
 Times are those of the program's own loops, reading the counts included. `all` is objects,sites,lines; `sample3` the
 same with --sample 3, over 100 launches; `trace` ships every access to the host, which reduces the trace there and then,
 over 5 launches. `vs_trace` says how often a variant's cost (its median's distance from native's) goes into that of
-`trace`; `lost` counts what found no room, and must be 0.
+`trace`. `counted` is the rows of counts of the last process, `lost` what found no room: a run with none of the first, or
+any of the second, fails.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ def variants(folder: Path) -> list[Variant]:
     def pasta(name: str, reducers: str, *options: str, **attributes: Any) -> Variant:
         trace = folder / f"{name}.pasta"
 
-        def lost(workload: str) -> dict[str, float]:
+        def found(workload: str) -> dict[str, float]:
             with Trace.open(trace) as opened:
-                return {"lost": opened.table("loss").collect()["records"].fill_null(1).sum()}
+                tables = ("access_object", "access_site", "access_block")
+                return {
+                    "counted": sum(opened.manifest["rows"].get(table, 0) for table in tables),
+                    "lost": opened.table("loss").collect()["records"].fill_null(1).sum(),
+                }
 
         prefix = [*PASTA, "record", "-q", "-f", "-o", str(trace), f"--memory={reducers}", *options, "--"]
-        return Variant(name, prefix, icd, after=lost, **attributes)
+        return Variant(name, prefix, icd, after=found, **attributes)
 
     # `shared` alone adds nothing to nothing.
     single = ["sites,shared" if name == "shared" else name for name in MEMORY_REDUCERS if name != "trace"]
@@ -98,6 +103,9 @@ def main() -> None:
     said = add_goals(rows)
     report(rows, cpu_name(), options.output)
     print(said)
+    wrong = {str(r["variant"]) for r in rows if r.get("counted") == 0 or r.get("lost", 0) != 0}
+    if wrong:
+        sys.exit(f"{', '.join(sorted(wrong))}: nothing was counted, or something was lost")
 
 
 if __name__ == "__main__":
