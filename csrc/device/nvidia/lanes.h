@@ -82,7 +82,8 @@ PASTA_DEVICE uint64_t peek(const uint64_t* at) {
   return __ldcg(reinterpret_cast<const unsigned long long*>(at));
 }
 PASTA_DEVICE uint32_t peek(const uint32_t* at) { return __ldcg(at); }
-// From L1, which may be behind. What only grows has at least grown this far.
+// From L1, which may be behind. What only grows has at least grown this far. An atomic on it by this multiprocessor makes
+// L1 look again.
 PASTA_DEVICE uint64_t glance(const uint64_t* at) {
   return __ldca(reinterpret_cast<const unsigned long long*>(at));
 }

@@ -19,11 +19,12 @@ PASTA_DEVICE uint32_t counter_of(AccessKind kind, uint32_t bytes) {
   return static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
 }
 
-// The lanes of `group` touch a page each, mostly one page all.
+// The lanes of `group` touch a page each, mostly one page all. What L1 does not know is said again, whoever said it
+// before: or else L1 would not know it for as long as the kernel runs, and every access to it would come here.
 PASTA_DEVICE void mark_pages(uint32_t group, uint32_t* bitmap, uint32_t page) {
   uint32_t* const word = bitmap + page / 32;
   const uint32_t bit = 1u << (page % 32);
-  const bool fresh = (lanes::peek(word) & bit) == 0;
+  const bool fresh = (lanes::glance(word) & bit) == 0;
   const uint32_t marking = lanes::ballot(group, fresh);
   if (fresh && lanes::rank(lanes::match(marking, page)) == 0) lanes::set_bits(word, bit);
 }
@@ -35,10 +36,10 @@ PASTA_DEVICE uint32_t page_of(uint64_t begin, uint64_t address) {
 }
 
 // Raises `at` to the largest value of the lanes in `group`, looking at lane `start` first: patches may not use redux,
-// and addresses mostly rise or fall with the lane, so that the first look settles it.
+// and addresses mostly rise or fall with the lane, so that the first look settles it. As above, what L1 says counts.
 template <class Value>
 PASTA_DEVICE void raise_to_largest(uint32_t group, uint32_t start, Value* at, Value value) {
-  if (lanes::ballot(group, value > lanes::peek(at)) == 0) return;
+  if (lanes::ballot(group, value > lanes::glance(at)) == 0) return;
   Value largest = lanes::broadcast(group, value, start);
   while (const uint32_t above = lanes::ballot(group, value > largest)) {
     largest = lanes::broadcast(group, value, lanes::last(above));
@@ -103,14 +104,14 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 template <bool kFull>
 PASTA_DEVICE uint32_t quick_place(const SlotHeader& slot, uint64_t pc, uint32_t shape, uint32_t index,
                                   uint32_t counter) {
+  const uint32_t low = static_cast<uint32_t>(pc >> 4), high = static_cast<uint32_t>(pc >> 36);
+  const lanes::Four present = lanes::glance_four(hint_of(slot, pc));
+  const bool same = (present.x == shape) & (present.y >> 16 == index) & (present.z == low) & (present.w == high);
+  if (same) return present.y & 0xffff;
   if (slot.ranges[index].page_word == kUntracked || !has_quick_key(pc, index)) return kNone;
   const uint64_t key = quick_key(kFull ? pc : 0, index, counter);
   const uint32_t place = find_key(slot.quick_keys, At<kFull>::kQuick.keys, key, kHotProbes);
-  if (place == kNone) return kNone;
-  const lanes::Four hint{shape, index << 16 | place, static_cast<uint32_t>(pc >> 4), static_cast<uint32_t>(pc >> 36)};
-  const lanes::Four present = lanes::glance_four(hint_of(slot, pc));
-  const bool same = (hint.x == present.x) & (hint.y == present.y) & (hint.z == present.z) & (hint.w == present.w);
-  if (!same) lanes::write_four(hint_of(slot, pc), hint);
+  if (place != kNone) lanes::write_four(hint_of(slot, pc), {shape, index << 16 | place, low, high});
   return place;
 }
 
