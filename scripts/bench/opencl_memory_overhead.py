@@ -5,8 +5,8 @@
 Times are those of the program's own loops, reading the counts included. `all` is objects,sites,lines; `sample3` the
 same with --sample 3, over 100 launches; `trace` ships every access to the host, which reduces the trace there and then,
 over 5 launches. `vs_trace` says how often a variant's cost (its median's distance from native's) goes into that of
-`trace`. `counted` is the rows of counts of the last process, `lost` what found no room: a run with none of the first, or
-any of the second, fails.
+`trace`. `counted` is the rows of counts of the last process, `lost` what found no room: a run with none of the first,
+or any of the second, fails.
 """
 
 from __future__ import annotations
