@@ -1,5 +1,7 @@
 #include "session/options.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -111,6 +113,24 @@ Options Options::from_environment() {
   options.ranks = variable("PASTA_RANKS");
   options.rank_env = variable("PASTA_RANK_ENV");
   return options;
+}
+
+Sampling Sampling::parse(std::string_view text) {
+  const auto positive = [](std::string_view digits, int64_t otherwise) {
+    int64_t value = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto parsed = std::from_chars(digits.data(), end, value);
+    return parsed.ec == std::errc() && parsed.ptr == end && value > 0 ? value : otherwise;
+  };
+  Sampling sampling;
+  const size_t colon = std::min(text.find(':'), text.size());
+  sampling.first = positive(text.substr(0, colon), sampling.first);
+  if (colon < text.size()) sampling.every = positive(text.substr(colon + 1), sampling.every);
+  return sampling;
+}
+
+size_t parse_memory_buffer(std::string_view text) {
+  return static_cast<size_t>(std::max(parse_bytes(text, int64_t{256} << 20), int64_t{1} << 20));
 }
 
 int64_t parse_bytes(std::string_view text, int64_t fallback) {

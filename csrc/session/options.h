@@ -47,6 +47,19 @@ struct Options {
   static Options from_environment();
 };
 
+// --sample N[:K]: of each kernel and size the first N launches are measured, then every K-th.
+struct Sampling {
+  int64_t first = INT64_MAX, every = 100;
+
+  static Sampling parse(std::string_view text);  // what does not parse keeps its default
+  bool leaves_out() const { return first != INT64_MAX; }
+  // The `launch`-th of a kernel and size, from 0.
+  bool takes(int64_t launch) const { return launch < first || (launch - first + 1) % every == 0; }
+};
+
+// PASTA_MEMORY_BUFFER: bytes of device memory for the results of --memory, at least 1 MiB.
+size_t parse_memory_buffer(std::string_view text);
+
 // `text` as bytes: digits with an optional K, M or G (powers of 1024); `fallback` when it is not that.
 int64_t parse_bytes(std::string_view text, int64_t fallback);
 // True when `number` is in a list like "0,3-5". An empty list holds every number.

@@ -1,22 +1,10 @@
 #include "backends/opencl/memory_options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-
-#include "session/options.h"
 
 namespace pasta::opencl {
 namespace {
-
-constexpr size_t kLeastBuffer = size_t{1} << 20;
-
-int64_t count_or(std::string_view text, int64_t otherwise) {
-  int64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, count);
-  return parsed.ec == std::errc() && parsed.ptr == end && count > 0 ? count : otherwise;
-}
 
 std::string_view variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -49,13 +37,8 @@ MemoryOptions MemoryOptions::parse(std::string_view list, std::string_view sampl
     }
     begin = end + 1;
   }
-  const size_t colon = std::min(sample.find(':'), sample.size());
-  options.sample_first = count_or(sample.substr(0, colon), options.sample_first);
-  if (colon < sample.size()) {
-    options.sample_every = count_or(sample.substr(colon + 1), options.sample_every);
-  }
-  const int64_t bytes = parse_bytes(buffer, static_cast<int64_t>(options.buffer_bytes));
-  options.buffer_bytes = std::max(static_cast<size_t>(bytes), kLeastBuffer);
+  options.sampling = Sampling::parse(sample);
+  options.buffer_bytes = parse_memory_buffer(buffer);
   return options;
 }
 

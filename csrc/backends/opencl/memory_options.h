@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "session/options.h"
+
 namespace pasta::opencl {
 
 struct MemoryOptions {
@@ -17,8 +19,7 @@ struct MemoryOptions {
   bool trace = false;              // every access, as far as there is room
   bool asks_for_anything = false;  // the list has a word, if only of other devices
 
-  // The first `sample_first` launches of each kernel and global size, then every `sample_every`-th.
-  int64_t sample_first = INT64_MAX, sample_every = 100;
+  Sampling sampling;  // of each kernel and global size
   size_t buffer_bytes = size_t{256} << 20;  // device memory for results, a process
 
   // The words of `words` in parse(), or "all"; N or N:K; bytes. Words of other devices mean nothing

@@ -80,12 +80,10 @@ MeasuredFunction::MeasuredFunction(memory::KernelPlan plan) : plan_(std::move(pl
 }
 
 bool MeasuredFunction::samples(const std::array<size_t, 3>& global) {
-  const MemoryOptions& options = memory_options();
-  if (options.sample_first == INT64_MAX) return true;
+  const Sampling& sampling = memory_options().sampling;
+  if (!sampling.leaves_out()) return true;
   std::lock_guard lock(mutex_);
-  const int64_t launch = launches_[global]++;
-  return launch < options.sample_first ||
-         (launch - options.sample_first + 1) % options.sample_every == 0;
+  return sampling.takes(launches_[global]++);
 }
 
 void MeasuredFunction::emit_lines() {

@@ -80,7 +80,7 @@ Collector& Collector::instance() {
 Collector::Collector(const Selection& selection)
     : selection_(selection),
       objects_(max_page_words(selection)),
-      sampler_(selection.sample_first, selection.sample_every) {}
+      sampler_(selection.sampling) {}
 
 // -- Start and end ---------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ bool Collector::start() {
     return false;
   }
   features_ = features_of(selection_);
-  const bool sampled = selection_.sample_first != INT64_MAX;
+  const bool sampled = selection_.sampling.leaves_out();
   instrumenter_ = std::make_unique<Instrumenter>(selection_, sampled || selects_launches());
   if (!subscribe()) return false;
   active_.store(true, std::memory_order_release);

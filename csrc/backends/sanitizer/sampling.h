@@ -7,22 +7,23 @@
 #include <mutex>
 #include <utility>
 
+#include "session/options.h"
+
 namespace pasta::sanitizer {
 
 class Sampler {
  public:
-  Sampler(int64_t first, int64_t every) : first_(first), every_(every) {}
+  explicit Sampler(const Sampling& sampling) : sampling_(sampling) {}
 
   // Decides once for each launch. `kernel` names it, whatever number the caller gives it.
   bool take(uint32_t kernel, const std::array<uint32_t, 3>& grid) {
-    if (first_ == INT64_MAX) return true;
+    if (!sampling_.leaves_out()) return true;
     std::lock_guard lock(mutex_);
-    const int64_t launch = launches_[{kernel, grid}]++;
-    return launch < first_ || (launch - first_) % every_ == every_ - 1;
+    return sampling_.takes(launches_[{kernel, grid}]++);
   }
 
  private:
-  const int64_t first_, every_;
+  const Sampling sampling_;
   std::mutex mutex_;
   std::map<std::pair<uint32_t, std::array<uint32_t, 3>>, int64_t> launches_;
 };

@@ -1,15 +1,10 @@
 #include "backends/sanitizer/selection.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-
-#include "session/options.h"
 
 namespace pasta::sanitizer {
 namespace {
-
-constexpr size_t kLeastBuffer = size_t{1} << 20;
 
 std::string_view variable(const char* name) {
   const char* value = std::getenv(name);
@@ -39,12 +34,6 @@ void select(std::string_view word, Selection& selection) {
   }
 }
 
-int64_t positive(std::string_view text, int64_t fallback) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value > 0 ? value : fallback;
-}
-
 }  // namespace
 
 Selection Selection::parse(std::string_view list, std::string_view sample, std::string_view buffer) {
@@ -56,13 +45,8 @@ Selection Selection::parse(std::string_view list, std::string_view sample, std::
   }
   // In the trace there are accesses to shared memory too; with nothing else, they are counted by instruction.
   if (selection.shared && !selection.trace) selection.sites = true;
-  const size_t colon = sample.find(':');
-  selection.sample_first = positive(sample.substr(0, colon), selection.sample_first);
-  if (colon != std::string_view::npos) {
-    selection.sample_every = positive(sample.substr(colon + 1), selection.sample_every);
-  }
-  const int64_t bytes = parse_bytes(buffer, static_cast<int64_t>(selection.buffer_bytes));
-  selection.buffer_bytes = std::max(static_cast<size_t>(bytes), kLeastBuffer);
+  selection.sampling = Sampling::parse(sample);
+  selection.buffer_bytes = parse_memory_buffer(buffer);
   return selection;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "session/options.h"
+
 namespace pasta::sanitizer {
 
 struct Selection {
@@ -15,8 +17,7 @@ struct Selection {
   bool floor = false;                  // patches that do nothing: the cost of instrumentation itself
   std::string unknown;                 // words of the list that mean nothing, comma-separated
 
-  // The first `sample_first` launches of each kernel and grid are measured, then every `sample_every`-th.
-  int64_t sample_first = INT64_MAX, sample_every = 100;
+  Sampling sampling;  // of each kernel and grid
   size_t buffer_bytes = size_t{256} << 20;  // device memory for results, a context
 
   // "objects,sites,blocks,shared,local,divergence,trace" (or "all" but the trace, or "floor"); N or N:K; bytes.

@@ -26,13 +26,13 @@ void test_words() {
 }
 
 void test_samples() {
-  CHECK(MemoryOptions::parse("sites", "", "").sample_first == INT64_MAX);
+  CHECK(MemoryOptions::parse("sites", "", "").sampling.first == INT64_MAX);
   const MemoryOptions first = MemoryOptions::parse("sites", "3", "");
-  CHECK(first.sample_first == 3 && first.sample_every == 100);
+  CHECK(first.sampling.first == 3 && first.sampling.every == 100);
   const MemoryOptions both = MemoryOptions::parse("sites", "2:7", "");
-  CHECK(both.sample_first == 2 && both.sample_every == 7);
+  CHECK(both.sampling.first == 2 && both.sampling.every == 7);
   for (const char* bad : {"x", "-1", "0", ":", "99999999999999999999"}) {
-    CHECK(MemoryOptions::parse("sites", bad, "").sample_first == INT64_MAX);
+    CHECK(MemoryOptions::parse("sites", bad, "").sampling.first == INT64_MAX);
   }
 }
 

@@ -36,7 +36,7 @@ void test_selection() {
   CHECK(all.objects && all.sites && all.blocks && all.shared && all.local && !all.floor);
   const Selection some = Selection::parse("objects,divergence", "3:50", "64M");
   CHECK(some.objects && some.sites && !some.blocks && !some.shared);
-  CHECK(some.sample_first == 3 && some.sample_every == 50 && some.buffer_bytes == 64 * kMiB);
+  CHECK(some.sampling.first == 3 && some.sampling.every == 50 && some.buffer_bytes == 64 * kMiB);
   CHECK(Selection::parse("shared", "", "").sites);
   const Selection traced = Selection::parse("trace,shared", "", "");
   CHECK(traced.trace && traced.shared && !traced.sites && !traced.objects && traced.tells_instructions());
@@ -44,7 +44,7 @@ void test_selection() {
   CHECK(Selection::parse("objects,lines", "", "").unknown.empty());  // pasta record --memory
   const Selection odd = Selection::parse("sits,,objcts", "-4", "lots");
   CHECK(odd.nothing() && odd.unknown == "sits,objcts");
-  CHECK(odd.sample_first == INT64_MAX && odd.buffer_bytes == 256 * kMiB);
+  CHECK(odd.sampling.first == INT64_MAX && odd.buffer_bytes == 256 * kMiB);
   CHECK(Selection::parse("", "", "").nothing());
 }
 
@@ -153,7 +153,7 @@ void test_the_largest_objects_go_without_pages() {
 }
 
 void test_slots_are_given_within_the_bound() {
-  SlotPool pool(64 * kMiB);
+  SlotPool pool(64 * kMiB, kMiB / 8);
   CHECK(pool.take(1000).slab == nullptr);
   std::vector<std::vector<uint8_t>> slabs;
   std::set<uint8_t*> places;
@@ -171,9 +171,11 @@ void test_slots_are_given_within_the_bound() {
     if (slot.slab == nullptr && grow(bytes)) slot = pool.take(bytes);
     if (slot.slab == nullptr) break;
     slots.push_back(slot);
-    uint8_t* const at = slot.slab->at(slot.index);
-    CHECK(places.insert(at).second);
-    CHECK(at + slot.slab->slot_bytes <= slot.slab->memory + slot.slab->bytes);
+    uint8_t* const front = slot.slab->front(slot.index);
+    uint8_t* const back = slot.slab->back(slot.index);
+    CHECK(places.insert(front).second && places.insert(back).second);
+    CHECK(front + slot.slab->slot_bytes <= slot.slab->back(0));
+    CHECK(back + slot.slab->back_bytes <= slot.slab->memory + slot.slab->bytes);
     CHECK(slot.slab->fresh[slot.index]);
   }
   // Slabs of an eighth of the bound, 8 MiB, hold 3 slots of 2.5 MiB (and their headers).
@@ -218,7 +220,7 @@ struct Filled {
   MemoryObjects objects{1 << 20};
   std::shared_ptr<const Snapshot> snapshot;
   SlotLayout layout;
-  std::vector<uint64_t> body;
+  std::vector<uint64_t> front, back;
   nvidia::SlotHeader header{};
   TensorMaps maps;
 
@@ -227,11 +229,15 @@ struct Filled {
     objects.add(object(6, 16 * kMiB, kMiB));
     snapshot = objects.snapshot();
     layout = SlotLayout::of(*snapshot, nvidia::kObjects | nvidia::kSites | nvidia::kBlocks | more_features, 4096);
-    body.resize((layout.bytes + 7) / 8);
-    header = layout.header_of(body.data(), snapshot->ranges.data());
+    reset();
   }
   DecodedSlot decode() {
-    return decode_slot(reinterpret_cast<uint8_t*>(body.data()), layout, *snapshot, maps, 77, 1234);
+    return decode_slot(reinterpret_cast<uint8_t*>(front.data()), reinterpret_cast<uint8_t*>(back.data()), layout,
+                       *snapshot, maps, 77, 1234);
+  }
+  void reset() {
+    front.assign((layout.bytes + 7) / 8, 0), back.assign((layout.back_bytes + 7) / 8, 0);
+    header = layout.header(front.data(), back.data(), snapshot->ranges.data());
   }
 };
 
@@ -277,8 +283,7 @@ void test_tensors_have_rows_of_their_own() {
   slot.objects.add_tensor(50, 4 * kMiB + 4096, 4096);
   slot.snapshot = slot.objects.snapshot();
   slot.layout = SlotLayout::of(*slot.snapshot, nvidia::kObjects);
-  slot.body.assign((slot.layout.bytes + 7) / 8, 0);
-  slot.header = slot.layout.header_of(slot.body.data(), slot.snapshot->ranges.data());
+  slot.reset();
   for (const size_t piece : {0, 1, 2}) {  // before the tensor, it, after it
     nvidia::ObjectCounters& counters = slot.header.objects[piece];
     counters.lanes[0][2] = 10 * (piece + 1);
@@ -315,7 +320,7 @@ void test_sites_become_rows() {
 // What was counted apart is added to the counters that all share.
 void test_quick_and_hot_counters_are_added_up() {
   Filled slot;
-  auto* const quick = reinterpret_cast<uint64_t*>(reinterpret_cast<uint8_t*>(slot.body.data()) +
+  auto* const quick = reinterpret_cast<uint64_t*>(reinterpret_cast<uint8_t*>(slot.front.data()) +
                                                   slot.layout.quick_counters);
   slot.header.quick_keys[9] = nvidia::quick_key(0x7f00777770, 0, 2);  // loads of 4 bytes of object 5
   quick[9 * nvidia::kQuickFull.row + 3] = 6, quick[9 * nvidia::kQuickFull.row + 31] = 1;  // with 4 and 32 sectors
