@@ -49,7 +49,7 @@ void test_selection() {
 }
 
 void test_sampler_takes_the_first_and_then_every_kth() {
-  Sampler sampler(2, 3);
+  Sampler sampler(Sampling{2, 3});
   std::vector<bool> taken;
   for (int i = 0; i < 8; ++i) taken.push_back(sampler.take(1, {4, 1, 1}));
   CHECK((taken == std::vector<bool>{true, true, false, false, true, false, false, true}));
