@@ -89,8 +89,8 @@ std::vector<uint32_t> words_of(const ProgramPart& part, cl_device_id device, Unm
   request.device_c_version = c_version(device);
   const std::string executable =
       folder_of(reinterpret_cast<const void*>(&words_of)) + "/pasta-opencl-compiler";
-  // The driver's wheel may bring the compiler along. An OpenCL object begins with the address of its
-  // driver's table of functions (cl_khr_icd).
+  // The driver's wheel may bring the compiler along. An OpenCL object begins with the address of
+  // its driver's table of functions (cl_khr_icd).
   memory::CompileResult compiled =
       memory::compile_apart(executable, request, {folder_of(**reinterpret_cast<void***>(device))});
   if (!compiled.has_compiler) {
@@ -98,7 +98,8 @@ std::vector<uint32_t> words_of(const ProgramPart& part, cl_device_id device, Unm
             "pip install 'pasta[cpu]', or apt install libopencl-clang14, or set "
             "PASTA_OPENCL_CLANG to the library"};
   } else if (compiled.words.empty()) {
-    *why = {"the program could not be compiled to SPIR-V: " + compiled.log.substr(0, kLogBytes), ""};
+    why->cause =
+        "the program could not be compiled to SPIR-V: " + compiled.log.substr(0, kLogBytes);
   }
   return compiled.words;
 }
@@ -150,9 +151,12 @@ std::optional<ProgramSpirv> spirv_of(cl_program program, cl_device_id device,
   try {
     std::vector<spirv::Module> modules;
     for (const auto& part : parts) {
-      if (part == nullptr || part->has_constants) {
-        why->cause = part == nullptr ? "a linked program has a part that was not seen being compiled"
-                                     : "a linked program has specialization constants";
+      if (part == nullptr) {
+        why->cause = "a linked program has a part that was not seen being compiled";
+        return std::nullopt;
+      }
+      if (part->has_constants) {
+        why->cause = "a linked program has specialization constants";
         return std::nullopt;
       }
       const std::string kept = options_for_spirv(part->options);

@@ -29,7 +29,8 @@ struct ProgramPart {
   std::vector<std::pair<std::string, std::string>> headers;  // name, text
   bool has_constants = false;                                // specialization constants were set
 };
-// Of a program that is compiled or linked; empty for one that is built. Null: not seen being compiled.
+// Of a program that is compiled or linked; empty for one that is built. Null: a part that was not
+// seen being compiled.
 using ProgramParts = std::vector<std::shared_ptr<const ProgramPart>>;
 
 std::string device_text(cl_device_id device, cl_device_info which);

@@ -152,7 +152,7 @@ MemcpyRecord migrate_usm(const Queue& queue, const void* pointer, size_t bytes,
 void note_set(MeasuredKernel& kernel, cl_int status, cl_uint index, const void* pointer) {
   kernel.note_pointer(index, pointer, status);
 }
-// The addresses of a buffer on its devices are no numbers that pasta knows, those of SVM and USM are.
+// An address on a device: pasta knows those of SVM and USM, not those of buffers.
 void note_set(MeasuredKernel& kernel, cl_int status, cl_uint index, cl_ulong address) {
   kernel.note_pointer(index, reinterpret_cast<const void*>(address), status);
 }
@@ -251,7 +251,8 @@ void* hand_out(cl_platform_id platform, const char* name, void* theirs) {
   if (sets_arguments && !measures_memory()) return theirs;
   if (extension == nullptr) {
     // What it sets, a measured kernel would miss.
-    if (sets_arguments) stop_measuring(std::string("the program sets arguments of kernels with ") + name);
+    if (sets_arguments)
+      stop_measuring(std::string("the program sets arguments of kernels with ") + name);
     return theirs;
   }
   std::atomic<void*>* kept = function_of(platform, extension->entry, true);

@@ -105,7 +105,8 @@ void refuse_called_kernels(const Source& source, const std::vector<EntryPoint>& 
 Id variable_of(const Source& source, Id kernel) {
   std::set<Id> constant;
   for (const Instruction& i : source.module.section(Section::annotations)) {
-    if (i.opcode() == OpDecorate && i.operand(1) == DecorationConstant) constant.insert(i.operand(0));
+    if (i.opcode() == OpDecorate && i.operand(1) == DecorationConstant)
+      constant.insert(i.operand(0));
   }
   std::set<Id> seen{kernel};
   std::vector<Id> work{kernel};

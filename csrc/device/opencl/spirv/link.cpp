@@ -206,8 +206,9 @@ void resolve(Module& module) {
     linkage.name = literal_string(i, 2, &next);
     linkage.is_import = i.operand(next) == kLinkageImport;
     const Instruction& definition = definitions.at(i.operand(0));
+    const bool is_function = definition.opcode() == OpFunction;
     linkage.symbol = {definition.result(),
-                      definition.opcode() == OpFunction ? definition.operand(1) : definition.type()};
+                      is_function ? definition.operand(1) : definition.type()};
     if (!linkage.is_import) exported.emplace(linkage.name, linkage.symbol);
     all.push_back(std::move(linkage));
   }
@@ -226,12 +227,12 @@ void resolve(Module& module) {
   }
 
   auto& functions = module.functions;
-  functions.erase(std::remove_if(functions.begin(), functions.end(),
-                                 [&](const Function& f) {
-                                   if (gone.count(f.id()) == 0) return false;
-                                   for (const Instruction* p : f.parameters()) gone.insert(p->result());
-                                   return true;
-                                 }),
+  const auto is_replaced = [&](const Function& function) {
+    if (gone.count(function.id()) == 0) return false;
+    for (const Instruction* parameter : function.parameters()) gone.insert(parameter->result());
+    return true;
+  };
+  functions.erase(std::remove_if(functions.begin(), functions.end(), is_replaced),
                   functions.end());
   auto& globals = module.section(Section::globals);
   globals.erase(
