@@ -54,12 +54,13 @@ Tally tally(const ObjectCounters& counters, AccessKind kind) {
 // The launch through its slot: what each step of decoding needs.
 class Decoding {
  public:
-  Decoding(uint8_t* slot, const SlotLayout& layout, const Snapshot& snapshot, int64_t launch_id, int64_t start_ns)
-      : slot_(layout.header_of(slot, snapshot.ranges.data())),
+  Decoding(uint8_t* front, uint8_t* back, const SlotLayout& layout, const Snapshot& snapshot, int64_t launch_id,
+           int64_t start_ns)
+      : slot_(layout.header(front, back, snapshot.ranges.data())),
         quick_(layout.quick()),
         full_(layout.full),
-        quick_counters_(reinterpret_cast<const uint64_t*>(slot + layout.quick_counters)),
-        live_(reinterpret_cast<const nvidia::Live*>(slot + layout.live)),
+        quick_counters_(reinterpret_cast<const uint64_t*>(front + layout.quick_counters)),
+        live_(reinterpret_cast<const nvidia::Live*>(front + layout.live)),
         snapshot_(snapshot),
         launch_id_(launch_id),
         start_ns_(start_ns) {}
@@ -392,10 +393,13 @@ PageCounts count_pages(const uint32_t* bitmap, uint64_t begin, uint64_t end) {
   return {small, count_groups(bitmap, first, pages, 16), count_groups(bitmap, first, pages, 512)};
 }
 
-DecodedSlot decode_slot(uint8_t* slot, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
+DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const Snapshot& snapshot, const TensorMaps& maps,
                         int64_t launch_id, int64_t start_ns) {
-  Decoding decoding(slot, layout, snapshot, launch_id, start_ns);
-  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(slot + layout.totals);
+  if (back == nullptr) {
+    layout.hot_capacity = layout.tensor_map_capacity = layout.site_capacity = layout.trace_capacity = 0;
+  }
+  Decoding decoding(front, back, layout, snapshot, launch_id, start_ns);
+  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(front + layout.totals);
   if ((layout.features & nvidia::kSites) != 0) decoding.result.lost_sites = totals.lost_sites;
   decoding.result.lost_tensor_maps = totals.lost_tensor_maps;
   decoding.result.tensor_stores = totals.tensor_stores;

@@ -35,8 +35,9 @@ struct DecodedSlot {
   uint64_t untraced_tensors = 0;     // TMA loads and stores, which have no rows in it
 };
 
-// `slot` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.
-DecodedSlot decode_slot(uint8_t* slot, const SlotLayout& layout, const Snapshot& snapshot, const TensorMaps& maps,
+// `front` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.
+// `back` may be null when nothing in it was used.
+DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const Snapshot& snapshot, const TensorMaps& maps,
                         int64_t launch_id, int64_t start_ns);
 
 struct PageCounts {

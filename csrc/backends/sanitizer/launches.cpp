@@ -24,6 +24,12 @@ constexpr size_t kTraceShare = 10;    // of the memory for results: that each of
 
 std::atomic<uint64_t> g_tokens{1};
 
+bool same_ranges(const Snapshot& a, const Snapshot& b) {
+  return a.ranges.size() == b.ranges.size() &&
+         (a.ranges.empty() ||
+          std::memcmp(a.ranges.data(), b.ranges.data(), a.ranges.size() * sizeof(nvidia::Range)) == 0);
+}
+
 }  // namespace
 
 // Host memory for copies: pinned, so that they run at the bus's speed, where there is some. Kept for the next time.
@@ -68,7 +74,7 @@ Launches::Launches(CUcontext context, const Selection& selection, MemoryObjects&
       maps_(maps),
       features_(features),
       trace_bytes_(selection.trace ? selection.buffer_bytes / kTraceShare : 0),
-      pool_(selection.buffer_bytes) {}
+      pool_(selection.buffer_bytes, SlotLayout::of({}, features, trace_bytes_).back_bytes) {}
 
 void Launches::lose(int64_t launches, const std::string& why) {
   report_loss("sanitizer", "access_object", launches, why, "--memory-buffer gives more, --sample needs less");
@@ -79,7 +85,9 @@ void Launches::lose(int64_t launches, const std::string& why) {
 std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const Snapshot>& snapshot) {
   {
     std::lock_guard lock(mutex_);
+    // Tensors that come where others were cut memory as they did.
     if (table_ != nullptr && table_->snapshot == snapshot) return table_;
+    if (table_ != nullptr && same_ranges(*table_->snapshot, *snapshot)) return table_;
   }
   if (snapshot->pages_left_out) {
     report_loss("sanitizer", "access_object", kNullI64, "pages of very large memory objects are not counted",
@@ -176,15 +184,20 @@ bool Launches::upload(Flight& flight) {
         flight.table->memory, const_cast<nvidia::Range*>(snapshot.ranges.data()),
         snapshot.ranges.size() * sizeof(nvidia::Range), stream);
   }
+  uint8_t *const front = slab.front(index), *const back = slab.back(index);
   if (result == SANITIZER_SUCCESS && fresh) {
-    const size_t kept = flight.layout.cleared();
-    result = call.sanitizerMemset(slab.at(index) + kept, 0, slab.slot_bytes - kept, stream);
+    constexpr size_t kKept = SlotLayout::kCleared;
+    const size_t back_kept = flight.layout.back_cleared();
+    result = call.sanitizerMemset(front + kKept, 0, slab.slot_bytes - kKept, stream);
+    if (result == SANITIZER_SUCCESS) {
+      result = call.sanitizerMemset(back + back_kept, 0, slab.back_bytes - back_kept, stream);
+    }
   }
   nvidia::SlotHeader header =
-      flight.layout.header_of(slab.at(index), static_cast<const nvidia::Range*>(flight.table->memory));
+      flight.layout.header(front, back, static_cast<const nvidia::Range*>(flight.table->memory));
   const bool same = std::memcmp(&header, &present, sizeof(header)) == 0;
   if (result == SANITIZER_SUCCESS && (fresh || !same)) {
-    result = call.sanitizerMemcpyHostToDeviceAsync(slab.at(index) + flight.layout.header, &header, sizeof(header), stream);
+    result = call.sanitizerMemcpyHostToDeviceAsync(front, &header, sizeof(header), stream);
   }
   if (result != SANITIZER_SUCCESS) {
     lose(1, "a launch could not be prepared: " + describe(result));
@@ -200,9 +213,9 @@ bool Launches::upload(Flight& flight) {
 void* Launches::begin(const NewLaunch& launch, uint64_t& token) {
   Flight flight;
   flight.launch = launch;
-  const std::shared_ptr<const Snapshot> snapshot = objects_.snapshot();
-  flight.layout = SlotLayout::of(*snapshot, features_, trace_bytes_);
-  flight.table = table_for(snapshot);
+  flight.snapshot = objects_.snapshot();
+  flight.layout = SlotLayout::of(*flight.snapshot, features_, trace_bytes_);
+  flight.table = table_for(flight.snapshot);
   if (flight.table == nullptr) {
     lose(1, "no device memory for the table of memory objects");
     return nullptr;
@@ -219,7 +232,7 @@ void* Launches::begin(const NewLaunch& launch, uint64_t& token) {
     return nullptr;
   }
   token = g_tokens.fetch_add(1, std::memory_order_relaxed);
-  void* const header = flight.slot.slab->at(flight.slot.index) + flight.layout.header;
+  void* const header = flight.slot.slab->front(flight.slot.index);
   std::lock_guard lock(mutex_);
   in_flight_.emplace(token, std::move(flight));
   return header;
@@ -319,38 +332,42 @@ void Launches::read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream)
   std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) {
     return std::pair(a.slot.slab->memory, a.slot.index) < std::pair(b.slot.slab->memory, b.slot.index);
   });
-  size_t largest = 0;
+  size_t largest = kStagingBytes;
   for (const Flight& flight : flights) largest = std::max(largest, flight.slot.slab->slot_bytes);
-  Staging staging(*this, std::max(largest, kStagingBytes));
-  for (size_t first = 0; first < flights.size();) first += read_run(flights, first, stream, staging.data());
+  Staging staging(*this, largest + flights[0].slot.slab->back_bytes);
+  for (size_t first = 0; first < flights.size();) {
+    first += read_run(flights, first, stream, staging.data(), staging.data() + largest);
+  }
   library().call.sanitizerStreamSynchronize(stream);  // of the zeroing: the slots may go to any stream next
 }
 
-// Reads neighbouring slots with one copy. Returns how many.
+// Reads neighbouring fronts with one copy. Returns how many.
 size_t Launches::read_run(std::vector<Flight>& flights, size_t first, Sanitizer_StreamHandle stream,
-                          uint8_t* staging) {
+                          uint8_t* fronts, uint8_t* back) {
   const Functions& call = library().call;
   const Slot slot = flights[first].slot;
   const size_t slot_bytes = slot.slab->slot_bytes;
   size_t count = 1;
-  while (trace_bytes_ == 0 && first + count < flights.size() && (count + 1) * slot_bytes <= kStagingBytes &&
+  while (first + count < flights.size() && (count + 1) * slot_bytes <= kStagingBytes &&
          flights[first + count].slot.slab == slot.slab && flights[first + count].slot.index == slot.index + count) {
     ++count;
   }
-  const size_t skipped = flights[first].layout.header;  // the trace, in front
-  const size_t bytes = (count - 1) * slot_bytes + flights[first + count - 1].layout.bytes - skipped;
-  SanitizerResult result =
-      call.sanitizerMemcpyDeviceToHost(staging + skipped, slot.slab->at(slot.index) + skipped, bytes, stream);
-  if (result == SANITIZER_SUCCESS && trace_bytes_ != 0) result = read_trace(flights[first], stream, staging);
+  const size_t bytes = (count - 1) * slot_bytes + flights[first + count - 1].layout.bytes;
+  SanitizerResult result = call.sanitizerMemcpyDeviceToHost(fronts, slot.slab->front(slot.index), bytes, stream);
   if (result != SANITIZER_SUCCESS) {
     lose(static_cast<int64_t>(count), "results could not be read: " + describe(result));
-  } else {
-    for (size_t i = 0; i < count; ++i) {
-      const SlotLayout& layout = flights[first + i].layout;
-      emit(flights[first + i], staging + i * slot_bytes);
-      if (result != SANITIZER_SUCCESS) continue;
-      uint8_t* const counters = slot.slab->at(slot.index + static_cast<uint32_t>(i)) + layout.cleared();
-      result = call.sanitizerMemset(counters, 0, layout.bytes - layout.cleared(), stream);
+  }
+  for (size_t i = 0; i < count && result == SANITIZER_SUCCESS; ++i) {
+    const Flight& flight = flights[first + i];
+    uint8_t* const front = fronts + i * slot_bytes;
+    const auto& totals = *reinterpret_cast<const nvidia::Totals*>(front + flight.layout.totals);
+    const bool used = totals.back_used != 0 || totals.trace_wanted != 0;
+    if (used) result = read_back(flight, totals, stream, back);
+    if (result == SANITIZER_SUCCESS) {
+      emit(flight, front, used ? back : nullptr);
+      result = clear(flight, used, stream);
+    } else {
+      lose(1, "results could not be read: " + describe(result));
     }
   }
   if (result != SANITIZER_SUCCESS) {
@@ -360,13 +377,27 @@ size_t Launches::read_run(std::vector<Flight>& flights, size_t first, Sanitizer_
   return count;
 }
 
-// Of a slot whose counters were read: as much of the trace as was written.
-SanitizerResult Launches::read_trace(const Flight& flight, Sanitizer_StreamHandle stream, uint8_t* staging) {
-  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(staging + flight.layout.totals);
+// The back of a slot whose front was read, and as much of the trace as was written.
+SanitizerResult Launches::read_back(const Flight& flight, const nvidia::Totals& totals, Sanitizer_StreamHandle stream,
+                                    uint8_t* to) {
+  const auto copy = library().call.sanitizerMemcpyDeviceToHost;
+  uint8_t* const back = flight.slot.slab->back(flight.slot.index);
+  const size_t kept = flight.layout.back_cleared();
   const uint64_t records = std::min<uint64_t>(totals.trace_wanted, flight.layout.trace_capacity);
-  if (records == 0) return SANITIZER_SUCCESS;
-  return library().call.sanitizerMemcpyDeviceToHost(staging, flight.slot.slab->at(flight.slot.index),
-                                                    records * sizeof(nvidia::TraceRecord), stream);
+  SanitizerResult result = copy(to + kept, back + kept, flight.layout.back_bytes - kept, stream);
+  if (result != SANITIZER_SUCCESS || records == 0) return result;
+  return copy(to, back, records * sizeof(nvidia::TraceRecord), stream);
+}
+
+SanitizerResult Launches::clear(const Flight& flight, bool back_too, Sanitizer_StreamHandle stream) {
+  const auto fill = library().call.sanitizerMemset;
+  const SlotLayout& layout = flight.layout;
+  const Slab& slab = *flight.slot.slab;
+  constexpr size_t kKept = SlotLayout::kCleared;
+  const SanitizerResult result = fill(slab.front(flight.slot.index) + kKept, 0, layout.bytes - kKept, stream);
+  if (result != SANITIZER_SUCCESS || !back_too) return result;
+  const size_t back_kept = layout.back_cleared();
+  return fill(slab.back(flight.slot.index) + back_kept, 0, layout.back_bytes - back_kept, stream);
 }
 
 int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
@@ -384,8 +415,8 @@ int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
   return site->second;
 }
 
-void Launches::emit(const Flight& flight, uint8_t* slot) {
-  DecodedSlot decoded = decode_slot(slot, flight.layout, *flight.table->snapshot, maps_, flight.launch.launch_id,
+void Launches::emit(const Flight& flight, uint8_t* front, uint8_t* back) {
+  DecodedSlot decoded = decode_slot(front, back, flight.layout, *flight.snapshot, maps_, flight.launch.launch_id,
                                     flight.launch.queued_ns);
   for (const AccessObjectRecord& row : decoded.objects) pasta::emit(row);
   for (const AccessBlockRecord& row : decoded.blocks) pasta::emit(row);

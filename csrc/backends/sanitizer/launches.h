@@ -76,7 +76,8 @@ class Launches {
     NewLaunch launch;
     Slot slot;
     SlotLayout layout;
-    std::shared_ptr<Table> table;
+    std::shared_ptr<const Snapshot> snapshot;  // of memory as it was then
+    std::shared_ptr<Table> table;              // of its ranges
     bool launched = false;
   };
 
@@ -94,9 +95,12 @@ class Launches {
   void complete(const Sanitizer_StreamHandle* stream);
   void harvest(Sanitizer_StreamHandle stream, bool now);
   void read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream);
-  size_t read_run(std::vector<Flight>& flights, size_t first, Sanitizer_StreamHandle stream, uint8_t* staging);
-  SanitizerResult read_trace(const Flight& flight, Sanitizer_StreamHandle stream, uint8_t* staging);
-  void emit(const Flight& flight, uint8_t* slot);
+  size_t read_run(std::vector<Flight>& flights, size_t first, Sanitizer_StreamHandle stream, uint8_t* fronts,
+                  uint8_t* back);
+  SanitizerResult read_back(const Flight& flight, const nvidia::Totals& totals, Sanitizer_StreamHandle stream,
+                            uint8_t* to);
+  SanitizerResult clear(const Flight& flight, bool back_too, Sanitizer_StreamHandle stream);
+  void emit(const Flight& flight, uint8_t* front, uint8_t* back);
   int64_t site_id(const KernelCode& kernel, uint64_t pc);
   void lose(int64_t launches, const std::string& why);
 

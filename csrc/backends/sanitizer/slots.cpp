@@ -36,18 +36,18 @@ void SlotPool::give(Slot slot) { slot.slab->used[slot.index] = false; }
 
 size_t SlotPool::reserve(size_t bytes) {
   slot_bytes_ = std::max(slot_bytes_, slot_bytes(bytes));
-  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), slot_bytes_);
+  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), slot_bytes_ + back_bytes_);
   if (bytes_ + slab > max_bytes_) {
     slab = max_bytes_ > bytes_ ? max_bytes_ - bytes_ : 0;
-    if (slab < slot_bytes_) return 0;
+    if (slab < slot_bytes_ + back_bytes_) return 0;
   }
   bytes_ += slab;
   return slab;
 }
 
 void SlotPool::add(void* memory, size_t bytes) {
-  const size_t slots = bytes / slot_bytes_;
-  slabs_.push_back({static_cast<uint8_t*>(memory), bytes, slot_bytes_, std::vector<bool>(slots),
+  const size_t slots = bytes / (slot_bytes_ + back_bytes_);
+  slabs_.push_back({static_cast<uint8_t*>(memory), bytes, slot_bytes_, back_bytes_, std::vector<bool>(slots),
                     std::vector<bool>(slots, true), std::vector<nvidia::SlotHeader>(slots)});
 }
 

@@ -1,6 +1,6 @@
 // The launch slots of a context: fixed-size pieces of slabs of device memory, within a bound.
 //
-//   slab   slot 0 | slot 1 | ...
+//   slab   front 0 | front 1 | ... | back 0 | back 1 | ...
 //
 // Slots grow with the number and size of memory objects: slabs of the old size go when the last launch that uses
 // them was read. Neighbours are given out first, so that one copy reads many. Not thread-safe; calls no vendor.
@@ -17,12 +17,13 @@ namespace pasta::sanitizer {
 
 struct Slab {
   uint8_t* memory;
-  size_t bytes, slot_bytes;
+  size_t bytes, slot_bytes, back_bytes;  // a slot's are those of its front
   std::vector<bool> used;
   std::vector<bool> fresh;                   // never zeroed
   std::vector<nvidia::SlotHeader> headers;   // as they are on the device
 
-  uint8_t* at(uint32_t slot) const { return memory + slot * slot_bytes; }
+  uint8_t* front(uint32_t slot) const { return memory + slot * slot_bytes; }
+  uint8_t* back(uint32_t slot) const { return memory + used.size() * slot_bytes + slot * back_bytes; }
 };
 
 struct Slot {
@@ -34,9 +35,10 @@ class SlotPool {
  public:
   static constexpr size_t kSlabBytes = size_t{16} << 20;  // or an eighth of the bound
 
-  explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
+  // All slots have backs of one size.
+  SlotPool(size_t max_bytes, size_t back_bytes) : max_bytes_(max_bytes), back_bytes_(back_bytes) {}
 
-  // A free slot with room for `bytes`.
+  // A free slot with room for `bytes` in its front.
   Slot take(size_t bytes);
   void give(Slot slot);
 
@@ -55,7 +57,7 @@ class SlotPool {
  private:
   size_t slot_bytes(size_t bytes) const;
 
-  const size_t max_bytes_;
+  const size_t max_bytes_, back_bytes_;
   size_t bytes_ = 0;
   size_t slot_bytes_ = 0;  // of new slabs
   std::list<Slab> slabs_;

@@ -26,10 +26,12 @@ PASTA_DEVICE uint32_t find_key(uint64_t* keys, uint32_t capacity, uint64_t key, 
   return UINT32_MAX;
 }
 
-// The entry of `key` in an open hash table, likewise; null when there is no room.
+// The entry of `key` in an open hash table in the slot's back, likewise; null when there is no room.
 template <class Entry>
-PASTA_DEVICE Entry* find_entry(Entry* entries, uint32_t capacity, uint64_t key, uint32_t probes = kMaxProbes) {
+PASTA_DEVICE Entry* find_entry(const SlotHeader& slot, Entry* entries, uint32_t capacity, uint64_t key,
+                               uint32_t probes = kMaxProbes) {
   if (capacity == 0) return nullptr;
+  if (lanes::glance(&slot.totals->back_used) == 0) slot.totals->back_used = 1;
   uint32_t at = hash_slot(key, capacity);
   for (uint32_t probe = 0; probe < probes && probe < capacity; ++probe) {
     uint64_t present = lanes::glance(&entries[at].key);  // a key, once there, stays
@@ -61,7 +63,7 @@ PASTA_DEVICE uint64_t object_name(uint32_t index, uint32_t counter) {
 // By one lane for its warp. False: there is no room.
 PASTA_DEVICE bool add_hot(const SlotHeader& slot, HotKind kind, uint64_t name, uint64_t value) {
   const uint64_t key = hot_key(kind, name, lanes::multiprocessor() % kReplicas);
-  HotCounter* const counter = find_entry(slot.hot, slot.hot_capacity, key, kHotProbes);
+  HotCounter* const counter = find_entry(slot, slot.hot, slot.hot_capacity, key, kHotProbes);
   if (counter == nullptr) return false;
   lanes::add(&counter->count, value);
   return true;

@@ -4,12 +4,13 @@
 // launch is known to have ended. The range table is shared by all launches since memory objects last changed.
 //
 //   range table   Range[range_count], sorted by begin, disjoint
-//   slot          TraceRecord[], as it was left: only what the launch wrote is read
-//                 SlotHeader, written by the host before the launch; what patches get
+//   slot, front   SlotHeader, written by the host before the launch; what patches get
 //                 everything below is zero when a launch begins:
 //                 Hint[] | quick counters u64[] | Live[range_count + 1]      at fixed distances from the header
 //                 quick keys u64[] | Totals | ObjectCounters[range_count + 1] | pages u32[] | blocks u64[]
-//                        | HotCounter[] | TensorMapEntry[] | SiteEntry[]
+//   slot, back    what few launches use, and is read only then:
+//                 TraceRecord[], as it was left: only what the launch wrote is read
+//                 HotCounter[] | TensorMapEntry[] | SiteEntry[]              zero when a launch begins
 //
 // ObjectCounters[range_count] is for addresses that no known object holds.
 //
@@ -116,8 +117,9 @@ struct Totals {
   uint64_t tensor_stores;     // executions of TMA stores
   uint64_t trace_wanted;      // records, whether there was room for them or not
   uint64_t trace_lost;        // executions for which there was none
+  uint64_t back_used;         // not 0: there is something in the back
 };
-static_assert(sizeof(Totals) == 5 * 8);
+static_assert(sizeof(Totals) == 6 * 8);
 
 // What the host makes rows of, and so what a slot has room for: with sites, blocks or the trace, for all of the first
 // three, since the patches then count them all.

@@ -50,7 +50,7 @@ struct SiteCounts {
 // One execution, by one lane for its warp.
 PASTA_DEVICE void count_site(const SlotHeader& slot, uint64_t pc, MemorySpace space, AccessKind kind,
                              const SiteCounts& counts) {
-  SiteEntry* const entry = find_entry(slot.sites, slot.site_capacity, site_key(pc, space));
+  SiteEntry* const entry = find_entry(slot, slot.sites, slot.site_capacity, site_key(pc, space));
   if (entry == nullptr) {
     lanes::add(&slot.totals->lost_sites, 1);
     return;

@@ -32,7 +32,7 @@ PASTA_DEVICE void reduce_tensor_load(const SlotHeader& slot, uint64_t pc, const 
                                      const int32_t (&coordinates)[kTensorRank], uint32_t mode) {
   const uint64_t hash = tensor_map_hash(map);
   const uint64_t key = mix(hash, pc) | 1;
-  TensorMapEntry* const entry = find_entry(slot.tensor_maps, slot.tensor_map_capacity, key);
+  TensorMapEntry* const entry = find_entry(slot, slot.tensor_maps, slot.tensor_map_capacity, key);
   if (entry == nullptr) {
     lanes::add(&slot.totals->lost_tensor_maps, 1);
     return;

@@ -48,16 +48,20 @@ struct TestSlot {
       if (blocks > 1) snapshot.block_count += blocks;
     }
     layout = sanitizer::SlotLayout::of(snapshot, features);
-    memory.resize(layout.bytes / sizeof(SlotHeader) + 2);
-    header() = layout.header_of(memory.data(), snapshot.ranges.data());
+    memory.resize((layout.bytes + layout.back_bytes) / sizeof(SlotHeader) + 3);
+    header() = layout.header(memory.data(), back(memory), snapshot.ranges.data());
     if (g_room != Room::quick) std::fill_n(header().quick_keys, layout.quick().keys, UINT64_MAX);
     if (g_room == Room::none) header().hot_capacity = 0;
   }
   SlotHeader& header() { return *memory.data(); }
+  uint8_t* back(std::vector<SlotHeader>& of) const {
+    return reinterpret_cast<uint8_t*>(of.data()) + (layout.bytes + 127) / 128 * 128;
+  }
   sanitizer::DecodedSlot decode() {
     std::vector<SlotHeader> copy = memory;
-    auto* const slot = reinterpret_cast<uint8_t*>(copy.data());
-    return sanitizer::decode_slot(slot, layout, snapshot, maps, 1, 0);
+    const bool used = header().totals->back_used != 0;
+    return sanitizer::decode_slot(reinterpret_cast<uint8_t*>(copy.data()), used ? back(copy) : nullptr, layout, snapshot,
+                                  maps, 1, 0);
   }
   // All zeros for an object, or a site, that has no row.
   pasta::AccessObjectRecord object(int64_t id) {
