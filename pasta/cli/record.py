@@ -184,7 +184,7 @@ def command(
     memory_buffer: Annotated[
         str | None,
         _option("--memory-buffer", env="PASTA_MEMORY_BUFFER", panel=_MEMORY, metavar="SIZE",
-                help="Device memory for the results, a context; 256M."),
+                help="Device memory for the results: of a CUDA context, of an OpenCL process; 256M."),
     ] = None,
     passes: Annotated[
         str | None,

@@ -43,14 +43,14 @@ MEMORY_REDUCERS: dict[str, str] = {
     "objects": "per launch and memory object: loads, stores, atomics, bytes, pages touched",
     "sites": "per instruction: executions and bytes",
     "lines": "64-byte lines touched (OpenCL)",
-    "blocks": "accesses per 2 MiB block",
+    "blocks": "accesses per 2 MiB block, for hotness",
     "shared": "sites of shared (local) memory too",
     "divergence": "active lanes per instruction",
     "coalescing": "sectors moved and needed, bank conflicts (OpenCL, slow; on CUDA part of sites)",
     "trace": "every access, for checks: slow and bounded; CUDA keeps them, for analyze --from trace",
 }
 #: ``--memory`` without a list.
-MEMORY_DEFAULT = "objects,sites,lines,blocks"
+MEMORY_DEFAULT = "objects,sites,lines"
 
 _SIZE = re.compile(r"\d+[KMGkmg]?")
 _RANKS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")

@@ -82,7 +82,7 @@ OPTIONS = [
     Case("pasta record --memory=everything true", err="--memory=everything is unknown", rc=2),
     Case("pasta record --sample 3 true", err="add --memory", rc=2),
     Case(f"{QUIET} --memory=sites -- sh -c 'echo $PASTA_MEMORY'", out="^sites\n$"),
-    Case(f"{QUIET} --memory -- sh -c 'echo $PASTA_MEMORY'", out="^objects,sites,lines,blocks\n$"),
+    Case(f"{QUIET} --memory -- sh -c 'echo $PASTA_MEMORY'", out="^objects,sites,lines\n$"),
     Case(f"{QUIET} sh -c 'echo $0:$PASTA_MEMORY' --memory", out="^--memory:\n$"),
     Case(
         "pasta record -q -o t -t range -- mark; pasta query t.pasta 'select count(*) as n from range' -f csv",
