@@ -338,6 +338,11 @@ void register_backend(const Backend& backend) {
   if (ensure_session()) emit(process_record(*current_state()));
 }
 
+void drain(int64_t timeout_ns) {
+  State* state = current_state();
+  if (state != nullptr && state->started.load() && state->pid == ::getpid()) state->writer.flush(timeout_ns);
+}
+
 void flush(int64_t timeout_ns) {
   State* state = current_state();
   if (state == nullptr || !state->started.load() || state->pid != ::getpid()) return;

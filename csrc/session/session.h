@@ -133,4 +133,8 @@ bool wants_recording();
 // Harvests all backends and writes everything to disk; at most `timeout_ns`.
 void flush(int64_t timeout_ns);
 
+// Waits, at most so long, until what was emitted is written: for those that emit more than the buffer holds at once.
+// Not on the writer's own thread.
+void drain(int64_t timeout_ns);
+
 }  // namespace pasta

@@ -22,6 +22,10 @@ constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kLeastRanges = 256;  // that a table has room for
 constexpr size_t kTraceShare = 10;    // of the memory for results: that each of so many launches may have for its trace
 
+// A launch may keep more accesses than the session's buffer holds: from time to time they are written first.
+constexpr uint64_t kAccessesAtOnce = 1 << 12;
+constexpr int64_t kDrainNs = 2'000'000'000;
+
 std::atomic<uint64_t> g_tokens{1};
 
 bool same_ranges(const Snapshot& a, const Snapshot& b) {
@@ -427,6 +431,7 @@ void Launches::emit(const Flight& flight, uint8_t* front, uint8_t* back) {
   for (AccessRow& access : decoded.accesses) {
     access.row.site_id = site_id(flight.launch.kernel, access.pc);
     pasta::emit(access.row);
+    if (++kept_accesses_ % kAccessesAtOnce == 0) drain(kDrainNs);
   }
   const auto lost = [](const char* table, uint64_t count, const char* cause, const char* remedy = "") {
     if (count != 0) report_loss("sanitizer", table, static_cast<int64_t>(count), cause, remedy);

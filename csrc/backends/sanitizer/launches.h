@@ -11,6 +11,7 @@
 
 #include <sanitizer.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -123,6 +124,8 @@ class Launches {
   // are used again.
   std::shared_ptr<std::vector<Buffer>> free_tables_ = std::make_shared<std::vector<Buffer>>();
   std::shared_ptr<std::mutex> tables_mutex_ = std::make_shared<std::mutex>();
+
+  std::atomic<uint64_t> kept_accesses_{0};
 
   std::mutex sites_mutex_;
   // By kernel, binary and offset: the code of a module may lie elsewhere after it was patched again.

@@ -11,7 +11,7 @@ namespace pasta::sanitizer {
 
 // Entries of the hash tables of a slot.
 inline constexpr uint32_t kSiteCapacity = 1024, kTensorMapCapacity = 64;
-inline constexpr uint32_t kHotCapacity = 512, kFullHotCapacity = 4096;
+inline constexpr uint32_t kHotCapacity = 128, kFullHotCapacity = 4096;
 
 struct SlotLayout {
   // Offsets in the front of the slot, which begins with the header.

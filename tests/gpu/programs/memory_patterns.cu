@@ -52,12 +52,11 @@ __global__ void async_copy(const float4* in, float4* out) {
   out[i] = tile[threadIdx.x];
 }
 
-// Of four threads two read 16 bytes, one 8 and one none; zeros fill up the rest.
+// Of four threads two read 16 bytes and two 8, which zeros fill up.
 __global__ void padded_copy(const float4* in, float4* out) {
   __shared__ float4 tile[256];
   const int i = blockIdx.x * 256 + threadIdx.x;
-  const int part = threadIdx.x % 4;
-  __pipeline_memcpy_async(&tile[threadIdx.x], &in[i], sizeof(float4), part < 2 ? 0 : part == 2 ? 8 : 16);
+  __pipeline_memcpy_async(&tile[threadIdx.x], &in[i], sizeof(float4), threadIdx.x % 4 < 2 ? 0 : 8);
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();

@@ -190,6 +190,28 @@ void test_trace_keeps_each_access() {
       });
 }
 
+// 300,000 accesses, of 80 bytes each, through a session's buffer of 1 MiB.
+void test_trace_larger_than_the_buffer() {
+  setenv("PASTA_BUFFER_SIZE", "1M", 1);
+  recorded(
+      "trace", "256M",
+      [] {
+        allocate(64 * kMiB, kMiB);
+        fake::launch(stream(1), [](const nvidia::SlotHeader& slot) {
+          for (int i = 0; i < 300'000; ++i) {
+            warp::g_current = 0;  // a span is one lane's: no warp is needed
+            nvidia::trace_span(slot, 0x1040, 64 * kMiB, 4, nvidia::AccessKind::load);
+          }
+        });
+        wait_for(stream(1));
+      },
+      [](const std::string& output) {
+        CHECK(rows(read_table(output, TableId::access), "address") == 300'000);
+        CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
+      });
+  unsetenv("PASTA_BUFFER_SIZE");
+}
+
 // The nodes of a graph get their slots before any of them is in the stream.
 void test_graph_nodes_wait_for_their_graph() {
   recorded(
@@ -262,7 +284,7 @@ void test_kernel_that_never_ends_is_left_alone() {
 
 void test_threads_with_a_stream_each() {
   recorded(
-      "objects", "4M",
+      "objects", "8M",
       [] {
         allocate(64 * kMiB, kMiB);
         std::vector<std::thread> workers;
@@ -353,6 +375,7 @@ int main() {
   test_torchs_tensors_are_those_of_the_launch();
   test_slots_are_used_again();
   test_trace_keeps_each_access();
+  test_trace_larger_than_the_buffer();
   test_graph_nodes_wait_for_their_graph();
   test_fault_keeps_what_was_read();
   test_kernel_that_never_ends_is_left_alone();
