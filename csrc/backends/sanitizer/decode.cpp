@@ -205,8 +205,12 @@ void Decoding::add_tensor_loads(const TensorMaps& maps) {
     site.count += static_cast<int64_t>(entry.executions);
     if ((slot_.features & nvidia::kTrace) != 0) result.untraced_tensors += entry.executions;
     if (!map) {
+      // Of a map that was not seen being encoded the address is all that is known.
+      const uint32_t index = maps.address_comes_first()
+                                 ? nvidia::find_range(slot_.ranges, slot_.range_count, entry.address).index
+                                 : slot_.range_count;
+      slot_.objects[index].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
       result.unknown_tensor_maps += entry.executions;
-      slot_.objects[slot_.range_count].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
       continue;
     }
     site.bytes += static_cast<int64_t>(entry.executions * map->box_bytes);

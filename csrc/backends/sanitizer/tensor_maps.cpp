@@ -11,6 +11,12 @@ void TensorMaps::add(const uint64_t (&encoded)[16], const TensorMap& map) {
   std::lock_guard lock(mutex_);
   if (maps_.size() >= kMost) maps_.clear();  // those in use are encoded again soon
   maps_[hash] = map;
+  if (encoded[0] != map.address) address_elsewhere_ = true;
+}
+
+bool TensorMaps::address_comes_first() const {
+  std::lock_guard lock(mutex_);
+  return !address_elsewhere_;
 }
 
 std::optional<TensorMap> TensorMaps::find(uint64_t hash) const {

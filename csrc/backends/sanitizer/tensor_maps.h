@@ -28,11 +28,14 @@ class TensorMaps {
   // `encoded`: the 128 bytes that the driver wrote.
   void add(const uint64_t (&encoded)[16], const TensorMap& map);
   std::optional<TensorMap> find(uint64_t hash) const;
+  // The layout of maps is the driver's own. As far as was seen, the first word is the address.
+  bool address_comes_first() const;
 
  private:
   static constexpr size_t kMost = 1 << 16;  // programs that encode one a launch have them by the thousand
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, TensorMap> maps_;  // by hash
+  bool address_elsewhere_ = false;
 };
 
 // Calls visit(first byte, end) for each run of bytes between the lowest and the highest tile that was loaded: a

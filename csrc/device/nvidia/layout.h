@@ -97,8 +97,9 @@ struct TensorMapEntry {
   uint32_t highest[kTensorRank], inverted_lowest[kTensorRank];  // of ordered(coordinate); maxima as above
   uint32_t mode;  // Sanitizer_LoadMode
   uint32_t reserved;
+  uint64_t address;  // the map's first word
 };
-static_assert(sizeof(TensorMapEntry) == 80);
+static_assert(sizeof(TensorMapEntry) == 88);
 
 // One execution of an instruction by a warp, in the trace. Where the addresses of its lanes are not evenly spaced they
 // follow, as u64 in the order of the lanes, in as many whole records as they take.

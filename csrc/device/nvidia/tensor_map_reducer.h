@@ -40,6 +40,7 @@ PASTA_DEVICE void reduce_tensor_load(const SlotHeader& slot, uint64_t pc, const 
   entry->hash = hash;
   entry->pc = pc;
   entry->mode = mode;
+  entry->address = map[0];
   lanes::add(&entry->executions, 1);
   for (uint32_t i = 0; i < kTensorRank; ++i) {
     const uint32_t place = ordered(coordinates[i]);

@@ -442,6 +442,21 @@ void test_unknown_tensor_maps_are_said() {
   CHECK(decoded.sites[0].row.bytes == kNullI64);
 }
 
+// Libraries make maps by themselves: the object is known, by the address in the map, and not how much of it is read.
+void test_unknown_tensor_maps_tell_their_object() {
+  Filled slot;
+  load_tile(slot, {16 * kMiB + 256, 9}, 0, 0);
+  load_tile(slot, {16 * kMiB + 256, 9}, 64, 0);
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.unknown_tensor_maps == 2 && decoded.objects.size() == 1);
+  CHECK(decoded.objects[0].object_id == 6 && decoded.objects[0].loads == 2 && decoded.objects[0].load_bytes == 0);
+  CHECK(decoded.objects[0].pages_4k == kNullI64 && decoded.objects[0].first_offset == kNullI64);
+  slot.reset();
+  slot.maps.add({11, 22}, to_tensor_map(matrix(4 * kMiB)));  // a driver whose maps begin with something else
+  load_tile(slot, {16 * kMiB + 256, 9}, 0, 0);
+  CHECK(slot.decode().objects[0].object_id == kNullI64);
+}
+
 void test_too_many_runs_are_one_span() {
   const TensorMap map = to_tensor_map(matrix(kMiB));
   nvidia::TensorMapEntry entry{};
@@ -511,6 +526,7 @@ int main() {
   test_tensor_loads_are_the_objects();
   test_tiles_are_clipped_to_the_tensor();
   test_unknown_tensor_maps_are_said();
+  test_unknown_tensor_maps_tell_their_object();
   test_too_many_runs_are_one_span();
   test_records();
   return g_failures == 0 ? 0 : 1;
