@@ -269,6 +269,10 @@ void Decoding::emit_objects() {
   if ((slot_.features & nvidia::kObjects) == 0) return;
   std::map<std::pair<int64_t, int64_t>, size_t> rows;  // by object and tensor
   for (uint32_t i = 0; i <= slot_.range_count; ++i) {
+    // Most ranges are not accessed: what is touched has an end, but for TMA loads of which little is known.
+    const ObjectCounters& counters = slot_.objects[i];
+    const bool odd = (counters.odd_count[0] | counters.odd_count[1] | counters.odd_count[2]) != 0;
+    if (counters.end == 0 && !odd && i != slot_.range_count) continue;
     AccessObjectRecord row = object_row(i);
     if (row.loads + row.stores + row.atomics == 0) continue;
     const auto [at, fresh] = rows.try_emplace({row.object_id, row.tensor_id}, result.objects.size());
