@@ -202,8 +202,8 @@ def test_bulk_copies_are_loads(measure: Recorder) -> None:
 
 def test_divergent_warps(measure: Recorder) -> None:
     run = measure("divergent", memory="divergence")
-    sites = run.rows(run.sites("divergent"), "executions", "lanes", "bytes", "sectors", "ideal_sectors")
-    run.check(sites == [(WARPS, 8 * WARPS, 32 * WARPS, WARPS, WARPS)] * 2)
+    columns = ("executions", "lanes", "bytes", "sectors", "ideal_sectors", "min_lanes", "max_lanes")
+    run.check(run.rows(run.sites("divergent"), *columns) == [(WARPS, 8 * WARPS, 32 * WARPS, WARPS, WARPS, 8, 8)] * 2)
 
 
 @pytest.mark.xfail(strict=True, reason="no local access is reported on the H200 (CUDA 13.0), the cause is not known")

@@ -29,7 +29,11 @@ class Divergence(Tool):
         )
         rows = (
             estimate_sums(trace, "access_site", sites, KEYS, ["executions", "lanes", "possible"], "executions")
-            .join(sites.group_by(KEYS).agg(pl.col("text").first()), on=list(KEYS), nulls_equal=True)
+            .join(
+                sites.group_by(KEYS).agg(pl.col("text").first(), pl.col("min_lanes").min(), pl.col("max_lanes").max()),
+                on=list(KEYS),
+                nulls_equal=True,
+            )
             .with_columns(
                 (pl.col("lanes") * 100 / pl.col("possible")).alias("active"),
                 (pl.col("possible") - pl.col("lanes")).alias("idle"),
@@ -47,6 +51,8 @@ class Divergence(Tool):
             ResultColumn("share", "%", "of all", merge="sum"),
             ResultColumn("active", "%", "active lanes", bar=True),
             ResultColumn("idle", "count", "idle lanes", merge="sum"),
+            ResultColumn("min_lanes", "count", "fewest active", merge="min"),
+            ResultColumn("max_lanes", "count", "most active", merge="max"),
             ResultColumn("text", title="instruction"),
         )
         title = "Active lanes by source line"

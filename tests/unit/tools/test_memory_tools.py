@@ -194,7 +194,7 @@ def sites() -> MemoryTrace:
         {"launch_id": 0, "site_id": 1, "kind": "load", "space": "global", "executions": 10, "lanes": 320, "bytes": 1280,
          "sectors": 320, "ideal_sectors": 40},
         {"launch_id": 0, "site_id": 2, "kind": "store", "space": "global", "executions": 10, "lanes": 80, "bytes": 320,
-         "sectors": 10, "ideal_sectors": 10},
+         "sectors": 10, "ideal_sectors": 10, "min_lanes": 4, "max_lanes": 12},
         {"launch_id": 0, "site_id": 3, "kind": "load", "space": "shared", "executions": 10, "lanes": 320, "bytes": 1280,
          "bank_conflicts": 70},
     ]  # fmt: skip
@@ -240,6 +240,8 @@ def test_divergence_by_source_line() -> None:
             43                    10           100.0  ████████████████           0
     """)
     )
+    frame = result_of("divergence", sites()).table("divergence").frame
+    assert frame.select("min_lanes", "max_lanes").rows() == [(4, 12), (None, None), (None, None)]
     (finding,) = result_of("divergence", sites()).findings
     assert finding.text.startswith("kernels.cu:42: on average 25 % of the lanes take part in the stores of transpose")
 
