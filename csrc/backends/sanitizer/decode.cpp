@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/sanitizer/trace_rows.h"
 #include "device/nvidia/hot_counters.h"
 #include "device/nvidia/quick.h"
 #include "device/nvidia/ranges.h"
 #include "device/nvidia/site_reducer.h"
-#include "device/nvidia/trace_writer.h"
 
 namespace pasta::sanitizer {
 namespace {
@@ -17,24 +17,6 @@ using nvidia::ObjectCounters;
 
 constexpr AccessKind kKinds[] = {AccessKind::load, AccessKind::store, AccessKind::atomic};
 constexpr uint64_t kMostRuns = 1 << 18;  // rows of a TMA box that are marked one by one
-
-AccessSiteKind to_site_kind(uint32_t kind) {
-  switch (static_cast<AccessKind>(kind)) {
-    case AccessKind::load: return AccessSiteKind::load;
-    case AccessKind::store: return AccessSiteKind::store;
-    case AccessKind::atomic: return AccessSiteKind::atomic;
-  }
-  return AccessSiteKind::unknown;
-}
-
-Space to_space(nvidia::MemorySpace space) {
-  switch (space) {
-    case nvidia::MemorySpace::global: return Space::global;
-    case nvidia::MemorySpace::shared: return Space::shared;
-    case nvidia::MemorySpace::local: return Space::local;
-  }
-  return Space::unknown;
-}
 
 struct Tally {
   int64_t count = 0, bytes = 0;
@@ -72,7 +54,6 @@ class Decoding {
   void add_tensor_loads(const TensorMaps& maps);
   void emit_objects();
   void emit_sites();
-  void emit_accesses();
 
   DecodedSlot result;
 
@@ -80,8 +61,6 @@ class Decoding {
   AccessSiteRecord& site(uint64_t pc, Space space, AccessSiteKind kind);
   void add_shape(const nvidia::SiteShape& shape, uint64_t executions);
   uint64_t& lanes(uint32_t index, uint32_t counter) { return (&slot_.objects[index].lanes[0][0])[counter]; }
-  void emit_access(const nvidia::TraceRecord& record, uint32_t lanes, uint64_t address, int64_t stride,
-                   int64_t execution);
   bool add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry);
   void touch(uint64_t begin, uint64_t end);
   AccessObjectRecord object_row(uint32_t index) const;
@@ -329,50 +308,6 @@ void Decoding::emit_sites() {
   for (const auto& [place, row] : sites_) result.sites.push_back({place.first, row});
 }
 
-void Decoding::emit_access(const nvidia::TraceRecord& record, uint32_t lanes, uint64_t address, int64_t stride,
-                           int64_t execution) {
-  AccessRow access{nvidia::traced_pc(record.what), {}};
-  access.row.launch_id = launch_id_;
-  access.row.execution = execution;
-  access.row.kind = to_site_kind(static_cast<uint32_t>(nvidia::traced_kind(record.what)));
-  access.row.space = to_space(nvidia::traced_space(record.what));
-  access.row.lanes = lanes;
-  access.row.address = static_cast<int64_t>(address);
-  access.row.stride = stride;
-  access.row.bytes = record.bytes;
-  result.accesses.push_back(access);
-}
-
-void Decoding::emit_accesses() {
-  const auto& totals = *slot_.totals;
-  const uint64_t end = std::min<uint64_t>(totals.trace_wanted, slot_.trace_capacity);
-  int64_t execution = 0;
-  for (uint64_t at = 0; at < end && slot_.trace[at].lanes != 0; ++execution) {
-    const nvidia::TraceRecord& record = slot_.trace[at++];
-    if (!nvidia::traced_scattered(record.what)) {
-      emit_access(record, record.lanes, record.address, record.stride, execution);
-      continue;
-    }
-    // Cut into runs of even spacing, each as long as it gets.
-    const uint64_t* const addresses = reinterpret_cast<const uint64_t*>(slot_.trace + at);
-    const uint32_t count = nvidia::lanes::count(record.lanes);
-    uint32_t rest = record.lanes;
-    for (uint32_t i = 0; i < count;) {
-      const uint64_t stride = i + 1 < count ? addresses[i + 1] - addresses[i] : 0;
-      uint32_t run = 1, lanes = rest & -rest;
-      rest &= rest - 1;
-      while (i + run < count && addresses[i + run] - addresses[i + run - 1] == stride) {
-        lanes |= rest & -rest, rest &= rest - 1;
-        ++run;
-      }
-      emit_access(record, lanes, addresses[i], run > 1 ? static_cast<int64_t>(stride) : 0, execution);
-      i += run;
-    }
-    at += (count + nvidia::kLanesOfRecord - 1) / nvidia::kLanesOfRecord;
-  }
-  result.lost_accesses = totals.trace_lost;
-}
-
 // The bit of every `group`-th page of the address space, or'ed over its group, counted.
 int64_t count_groups(const uint32_t* bitmap, uint64_t first_page, uint64_t pages, uint64_t group) {
   int64_t count = 0;
@@ -418,7 +353,10 @@ DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const 
   decoding.add_tensor_loads(maps);
   decoding.emit_objects();
   if ((layout.features & nvidia::kSites) != 0) decoding.emit_sites();
-  if ((layout.features & nvidia::kTrace) != 0) decoding.emit_accesses();
+  if ((layout.features & nvidia::kTrace) != 0) {
+    decoding.result.accesses = trace_rows(layout.header(front, back, snapshot.ranges.data()), launch_id);
+    decoding.result.lost_accesses = totals.trace_lost;
+  }
   return std::move(decoding.result);
 }
 

@@ -6,6 +6,7 @@
 
 #include "backends/sanitizer/slot_layout.h"
 #include "backends/sanitizer/tensor_maps.h"
+#include "backends/sanitizer/trace_rows.h"
 #include "schema/tables.h"
 
 namespace pasta::sanitizer {
@@ -13,11 +14,6 @@ namespace pasta::sanitizer {
 struct SiteRow {
   uint64_t pc;
   AccessSiteRecord row;  // without its site_id
-};
-
-struct AccessRow {
-  uint64_t pc;
-  AccessRecord row;  // without its site_id
 };
 
 struct DecodedSlot {
