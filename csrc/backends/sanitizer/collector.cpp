@@ -12,6 +12,7 @@
 
 #include "backends/sanitizer/backend.h"
 #include "backends/sanitizer/begun.h"
+#include "backends/sanitizer/driver.h"
 #include "backends/sanitizer/library.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
@@ -47,6 +48,13 @@ uint32_t features_of(const Selection& selection) {
   return features;
 }
 
+// On a thread that does nothing else.
+Encoders find_encoders(CUcontext context) {
+  t_inside = true;
+  make_current(context);
+  return driver_encoders();
+}
+
 const Backend kBackend = {
     "sanitizer",
     "run on NVIDIA H200 (driver 580, CUDA 13.0, Sanitizer 13.0 and 13.5)",
@@ -80,6 +88,7 @@ Collector& Collector::instance() {
 Collector::Collector(const Selection& selection)
     : selection_(selection),
       objects_(max_page_words(selection)),
+      tensor_maps_(find_encoders),
       sampler_(selection.sampling) {}
 
 // -- Start and end ---------------------------------------------------------------------------------

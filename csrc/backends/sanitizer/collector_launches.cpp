@@ -20,6 +20,7 @@ std::shared_ptr<Launches> Collector::launches(CUcontext context) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<Launches>& launches = launches_[context];
   if (launches == nullptr) {
+    tensor_maps_.use(context);
     launches = std::make_shared<Launches>(context, selection_, objects_, tensor_maps_, features_);
   }
   return launches;

@@ -179,14 +179,14 @@ void Decoding::add_tensor_loads(const TensorMaps& maps) {
   for (uint32_t i = 0; i < slot_.tensor_map_capacity; ++i) {
     const nvidia::TensorMapEntry& entry = slot_.tensor_maps[i];
     if (entry.key == 0) continue;
-    const std::optional<TensorMap> map = maps.find(entry.hash);
+    const std::optional<TensorMap> map = maps.find(entry);
     Tally& site = by_pc[entry.pc];
     site.count += static_cast<int64_t>(entry.executions);
     if ((slot_.features & nvidia::kTrace) != 0) result.untraced_tensors += entry.executions;
     if (!map) {
-      // Of a map that was not seen being encoded the address is all that is known.
+      // Of a map that could not be read the address is all that is known.
       const uint32_t index = maps.address_comes_first()
-                                 ? nvidia::find_range(slot_.ranges, slot_.range_count, entry.address).index
+                                 ? nvidia::find_range(slot_.ranges, slot_.range_count, entry.map[0]).index
                                  : slot_.range_count;
       slot_.objects[index].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
       result.unknown_tensor_maps += entry.executions;

@@ -24,7 +24,7 @@ struct DecodedSlot {
   // What is not in the rows.
   uint64_t lost_sites = 0;           // executions at instructions that found no room
   uint64_t lost_tensor_maps = 0;     // TMA loads that found no room
-  uint64_t unknown_tensor_maps = 0;  // TMA loads whose map was not seen being encoded
+  uint64_t unknown_tensor_maps = 0;  // TMA loads whose map could not be read
   uint64_t coarse_tensor_maps = 0;   // TMA loads whose pages are not exact: im2col, very many rows
   uint64_t tensor_stores = 0;        // TMA stores, whose bytes the library does not tell
   uint64_t lost_accesses = 0;        // executions that found no room in the trace

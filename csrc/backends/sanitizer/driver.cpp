@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <type_traits>
+
 #include "schema/types.h"
 
 namespace pasta::sanitizer {
@@ -30,6 +32,11 @@ int64_t size_attribute(CUdevice_attribute which, int32_t device) {
 void make_current(CUcontext context) {
   static const auto call = find<CUresult(CUcontext)>("cuCtxSetCurrent");
   if (call != nullptr) call(context);
+}
+
+Encoders driver_encoders() {
+  return {find<std::remove_pointer_t<decltype(Encoders::tiled)>>("cuTensorMapEncodeTiled"),
+          find<std::remove_pointer_t<decltype(Encoders::im2col)>>("cuTensorMapEncodeIm2col")};
 }
 
 DeviceFacts describe_device(int32_t device) {

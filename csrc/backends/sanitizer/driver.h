@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/sanitizer/tensor_map_decoder.h"
+
 namespace pasta::sanitizer {
 
 // Makes the context current on this thread, where the driver is found.
 void make_current(CUcontext context);
+
+Encoders driver_encoders();
 
 // What the driver tells about a device; nulls (schema/types.h) and empty texts for what it does not.
 struct DeviceFacts {

@@ -439,7 +439,7 @@ void Launches::emit(const Flight& flight, uint8_t* front, uint8_t* back) {
   lost("access_site", decoded.lost_sites, "a launch has more instructions that access memory than fit");
   lost("access_object", decoded.lost_tensor_maps, "a launch loads through more tensor maps than fit");
   lost("access_object", decoded.unknown_tensor_maps,
-       "TMA loads through tensor maps that the driver was not seen to encode: their bytes are not known");
+       "TMA loads through tensor maps that could not be read: their bytes are not known");
   lost("access_object", decoded.coarse_tensor_maps,
        "TMA loads whose pages are not exact: im2col, gather, packed types or very many rows");
   lost("access", decoded.lost_accesses, "a launch makes more accesses than its part of the trace holds",

@@ -17,22 +17,6 @@ MemcpyKind to_copy_kind(Sanitizer_MemcpyDirection direction) {
   }
 }
 
-uint32_t element_bytes(CUtensorMapDataType type) {
-  switch (type) {
-    case CU_TENSOR_MAP_DATA_TYPE_UINT8: return 1;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT16:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
-    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: return 2;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT64:
-    case CU_TENSOR_MAP_DATA_TYPE_INT64:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT64: return 8;
-    default: return 4;
-  }
-}
-
-// Packed 4- and 6-bit types count in groups: neither a byte an element nor a row of bytes is right for them.
-bool is_packed(CUtensorMapDataType type) { return type > CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ; }
-
 template <class Operands>
 TensorMap tensor(const Operands& operands) {
   TensorMap map;
@@ -48,6 +32,21 @@ TensorMap tensor(const Operands& operands) {
 }
 
 }  // namespace
+
+uint32_t element_bytes(CUtensorMapDataType type) {
+  switch (type) {
+    case CU_TENSOR_MAP_DATA_TYPE_UINT8: return 1;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT16:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: return 2;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT64:
+    case CU_TENSOR_MAP_DATA_TYPE_INT64:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT64: return 8;
+    default: return 4;
+  }
+}
+
+bool is_packed(CUtensorMapDataType type) { return type > CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ; }
 
 KernelRecord to_kernel(const Sanitizer_LaunchData& data) {
   KernelRecord row;
@@ -94,12 +93,13 @@ AllocRecord to_alloc(const Sanitizer_ResourceMemoryData& data) {
 
 TensorMap to_tensor_map(const EncodeTiledOperands& operands) {
   TensorMap map = tensor(operands);
-  map.tiled = !is_packed(operands.type);
+  map.tiled = !is_packed(operands.type) && operands.interleave == CU_TENSOR_MAP_INTERLEAVE_NONE;
   map.box_bytes = map.element_bytes;
   for (uint32_t i = 0; i < map.rank; ++i) {
     map.box[i] = operands.box[i];
-    // Of a box, every element_strides[i]-th element is moved.
-    const uint32_t step = operands.element_strides == nullptr ? 1 : std::max(operands.element_strides[i], 1u);
+    // Of a box, every element_strides[i]-th element is moved; of the innermost dimension, all.
+    const bool stepping = operands.element_strides != nullptr && (i > 0 || !map.tiled);
+    const uint32_t step = stepping ? std::max(operands.element_strides[i], 1u) : 1;
     map.box_bytes *= (map.box[i] + step - 1) / step;
   }
   return map;

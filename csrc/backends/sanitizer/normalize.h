@@ -27,6 +27,7 @@ struct EncodeTiledOperands {
   const cuuint64_t* strides;  // bytes, of all dimensions but the innermost
   const cuuint32_t* box;
   const cuuint32_t* element_strides;
+  CUtensorMapInterleave interleave;
 };
 struct EncodeIm2colOperands {
   const uint64_t* encoded;
@@ -40,6 +41,9 @@ struct EncodeIm2colOperands {
   cuuint32_t channels_a_pixel;
   cuuint32_t pixels_a_column;
 };
+uint32_t element_bytes(CUtensorMapDataType type);
+// Packed 4- and 6-bit types count in groups: neither a byte an element nor a row of bytes is right for them.
+bool is_packed(CUtensorMapDataType type);
 TensorMap to_tensor_map(const EncodeTiledOperands& operands);
 TensorMap to_tensor_map(const EncodeIm2colOperands& operands);
 

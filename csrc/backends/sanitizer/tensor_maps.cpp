@@ -1,12 +1,62 @@
 #include "backends/sanitizer/tensor_maps.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "device/nvidia/tensor_map_reducer.h"
+#include "session/session.h"
 
 namespace pasta::sanitizer {
+namespace {
 
-void TensorMaps::add(const uint64_t (&encoded)[16], const TensorMap& map) {
+constexpr uint32_t kTiledLoad = 0, kGatherLoad = 4;  // Sanitizer_LoadMode, since 13.5: all others are im2col
+
+// The program's signals are not for it.
+template <class Run>
+bool start_thread(Run run) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = true;
+  try {
+    std::thread(std::move(run)).detach();
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+}  // namespace
+
+// Maps are looked up in callbacks, where the driver may hold its locks: what calls it is another thread, which is not
+// waited for longer than this. Should it need a lock, it gets it later, and later maps are read.
+constexpr std::chrono::milliseconds kPatience{200};
+
+struct TensorMaps::Learning {
+  const std::chrono::steady_clock::time_point until = std::chrono::steady_clock::now() + kPatience;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::shared_ptr<const MapDecoder> decoder;
+
+  void end(std::optional<MapDecoder> learnt, const std::string& why) {
+    if (!why.empty()) report_loss("sanitizer", "access_object", kNullI64, "not all TMA tensor maps can be read: " + why);
+    std::lock_guard lock(mutex);
+    if (learnt) decoder = std::make_shared<const MapDecoder>(std::move(*learnt));
+    done = true;
+    changed.notify_all();
+  }
+};
+
+void TensorMaps::add(const uint64_t (&encoded)[nvidia::kTensorMapWords], const TensorMap& map) {
   const uint64_t hash = nvidia::tensor_map_hash(encoded);
   std::lock_guard lock(mutex_);
   if (maps_.size() >= kMost) maps_.clear();  // those in use are encoded again soon
@@ -19,10 +69,39 @@ bool TensorMaps::address_comes_first() const {
   return !address_elsewhere_;
 }
 
-std::optional<TensorMap> TensorMaps::find(uint64_t hash) const {
-  std::lock_guard lock(mutex_);
-  const auto found = maps_.find(hash);
-  return found == maps_.end() ? std::nullopt : std::optional(found->second);
+std::optional<TensorMap> TensorMaps::find(const nvidia::TensorMapEntry& entry) const {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = maps_.find(nvidia::tensor_map_hash(entry.map));
+    if (found != maps_.end()) return found->second;
+  }
+  const std::shared_ptr<const MapDecoder> decoder = this->decoder();
+  if (decoder == nullptr) return std::nullopt;
+  MapWords words;
+  std::copy(std::begin(entry.map), std::end(entry.map), words.begin());
+  return decoder->read(words, entry.mode != kTiledLoad && entry.mode != kGatherLoad);
+}
+
+// Null while, and where, there is none.
+std::shared_ptr<const MapDecoder> TensorMaps::decoder() const {
+  if (find_ == nullptr) return nullptr;
+  std::shared_ptr<Learning> learning;
+  {
+    std::lock_guard lock(mutex_);
+    if (learning_ == nullptr) {
+      learning_ = std::make_shared<Learning>();
+      const bool started = start_thread([learning = learning_, find = find_, context = context_.load()] {
+        std::string why;
+        std::optional<MapDecoder> learnt = MapDecoder::learn(find(context), why);
+        learning->end(std::move(learnt), why);
+      });
+      if (!started) learning_->end(std::nullopt, "no thread for it");
+    }
+    learning = learning_;
+  }
+  std::unique_lock lock(learning->mutex);
+  learning->changed.wait_until(lock, learning->until, [&] { return learning->done; });
+  return learning->decoder;
 }
 
 bool visit_runs(const TensorMap& map, const nvidia::TensorMapEntry& entry, uint64_t most,

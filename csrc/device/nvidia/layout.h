@@ -89,17 +89,17 @@ struct SiteEntry {
 static_assert(sizeof(SiteEntry) == 64);
 
 // The TMA accesses at one instruction through one tensor map. The host knows what the map describes.
+inline constexpr uint32_t kTensorMapWords = 16;  // 128 bytes
 struct TensorMapEntry {
-  uint64_t key;   // hash of the map and pc; 0: free
-  uint64_t hash;  // of the map's 128 bytes, tensor_map_hash()
+  uint64_t key;  // hash of the map and pc; 0: free
   uint64_t pc;
   uint64_t executions;
+  uint64_t map[kTensorMapWords];
   uint32_t highest[kTensorRank], inverted_lowest[kTensorRank];  // of ordered(coordinate); maxima as above
   uint32_t mode;  // Sanitizer_LoadMode
   uint32_t reserved;
-  uint64_t address;  // the map's first word
 };
-static_assert(sizeof(TensorMapEntry) == 88);
+static_assert(sizeof(TensorMapEntry) == 200);
 
 // One execution of an instruction by a warp, in the trace. Where the addresses of its lanes are not evenly spaced they
 // follow, as u64 in the order of the lanes, in as many whole records as they take.

@@ -1,5 +1,5 @@
-// TMA accesses by tensor map: how often, and between which coordinates. The map is opaque on the device; the host
-// saw it being encoded and knows its address, box and strides by the hash of its bytes.
+// TMA accesses by tensor map: how often, and between which coordinates. The map is opaque on the device: the host, which
+// may have seen it being encoded, tells its address, box and strides from its bytes.
 #pragma once
 
 #include "device/nvidia/lanes.h"
@@ -7,8 +7,6 @@
 #include "device/nvidia/site_reducer.h"
 
 namespace pasta::nvidia {
-
-inline constexpr uint32_t kTensorMapWords = 16;  // 128 bytes
 
 PASTA_DEVICE uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0xFF51AFD7ED558CCDull;
@@ -30,17 +28,17 @@ PASTA_DEVICE int32_t coordinate_of(uint32_t ordered_value) {
 // One execution, by one lane for its warp.
 PASTA_DEVICE void reduce_tensor_load(const SlotHeader& slot, uint64_t pc, const uint64_t* map,
                                      const int32_t (&coordinates)[kTensorRank], uint32_t mode) {
-  const uint64_t hash = tensor_map_hash(map);
-  const uint64_t key = mix(hash, pc) | 1;
+  const uint64_t key = mix(tensor_map_hash(map), pc) | 1;
   TensorMapEntry* const entry = find_entry(slot, slot.tensor_maps, slot.tensor_map_capacity, key);
   if (entry == nullptr) {
     lanes::add(&slot.totals->lost_tensor_maps, 1);
     return;
   }
-  entry->hash = hash;
-  entry->pc = pc;
-  entry->mode = mode;
-  entry->address = map[0];
+  if (lanes::glance(&entry->executions) == 0) {  // else they were written: all that come here write the same
+    for (uint32_t i = 0; i < kTensorMapWords; ++i) entry->map[i] = map[i];
+    entry->pc = pc;
+    entry->mode = mode;
+  }
   lanes::add(&entry->executions, 1);
   for (uint32_t i = 0; i < kTensorRank; ++i) {
     const uint32_t place = ordered(coordinates[i]);

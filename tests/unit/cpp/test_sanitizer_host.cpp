@@ -399,7 +399,7 @@ EncodeTiledOperands matrix(uint64_t address) {
   static const cuuint64_t dimensions[] = {512, 256}, strides[] = {4096};
   static const cuuint32_t box[] = {64, 32}, steps[] = {1, 1};
   return {nullptr, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, reinterpret_cast<void*>(address), dimensions, strides, box,
-          steps};
+          steps, CU_TENSOR_MAP_INTERLEAVE_NONE};
 }
 
 void test_tensor_loads_are_the_objects() {
