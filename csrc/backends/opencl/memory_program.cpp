@@ -41,7 +41,6 @@ memory::Reducers reducers_for(const std::vector<cl_device_id>& devices) {
   reducers.lines = options.objects || options.lines;
   reducers.trace = options.trace;
   reducers.blocks = options.blocks;
-  bool compares_lanes = true;
   for (cl_device_id device : devices) {
     const auto info = next(device).clGetDeviceInfo;
     const std::string extensions = device_text(device, CL_DEVICE_EXTENSIONS);
@@ -52,19 +51,14 @@ memory::Reducers reducers_for(const std::vector<cl_device_id>& devices) {
                              has_extension(extensions, "cl_khr_int64_extended_atomics");
     reducers.sub_groups =
         reducers.sub_groups && query<cl_uint>(info, device, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0) > 0;
-    compares_lanes =
-        compares_lanes && reducers.int64_atomics &&
-        query<cl_bool>(info, device, CL_DEVICE_WORK_GROUP_COLLECTIVE_FUNCTIONS_SUPPORT, CL_FALSE);
   }
-  const bool wants = options.compares_lanes();
+  const bool wants = options.compares_lanes(), compares_lanes = reducers.int64_atomics;
   if (const cl_uint width = warp_size(devices.front()); width != 0) reducers.width = width;
   if (wants && !compares_lanes) {
     static std::once_flag said;
     std::call_once(said, [] {
       report_loss("opencl", "access_site", kNullI64,
-                  "the device cannot compare work-items: it has no 64-bit atomics, or no functions "
-                  "of work-groups",
-                  "");
+                  "the device cannot compare work-items: it has no 64-bit atomics", "");
     });
   }
   reducers.divergence = wants && compares_lanes;

@@ -164,6 +164,8 @@ class DeviceCode {
   spirv::Id widen_range();
   spirv::Id meet();
   spirv::Id meet_near();
+  spirv::Id is_worth_meeting(spirv::Emitter& code, spirv::Id slot, spirv::Id scratch,
+                             spirv::Id lost);
   spirv::Id entry_word(spirv::Emitter& code, spirv::Id scratch, spirv::Id number, ScratchWord word);
   void for_entries(spirv::NewFunction& function, spirv::Id slot, spirv::Id scratch, spirv::Id local,
                    spirv::Id step, const std::function<void(spirv::Id)>& body);

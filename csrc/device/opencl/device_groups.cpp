@@ -9,7 +9,7 @@ using namespace spirv;
 namespace {
 
 constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // of 2^64: spreads neighbouring keys
-constexpr uint64_t kMostProbes = 256;
+constexpr uint64_t kMostProbes = 64;  // of a table that is as good as full
 
 }  // namespace
 
@@ -153,6 +153,15 @@ Id DeviceCode::meet_near() {
   return end(function, id);
 }
 
+// Whether the work-item is to look for its entry. Once one found no room in the whole launch, what
+// is counted with it will not be known: looking on would only take time, at each access.
+Id DeviceCode::is_worth_meeting(Emitter& code, Id slot, Id scratch, Id lost) {
+  Id has_scratch = code.compare(OpINotEqual, scratch, globals_.u64(0));
+  Id has_lost = atomic(code, OpAtomicLoad, slot, lost, {});
+  Id is_whole = code.compare(OpIEqual, has_lost, globals_.u64(0));
+  return code.emit(OpLogicalAnd, globals_.bool_type(), {has_scratch, is_whole});
+}
+
 // void (slot, ulong scratch, ulong key, ulong address, ulong bytes, ulong lost): a work-item's part
 // in a sub-group access. `lost`: offset of the counter of those that found no room.
 Id DeviceCode::visit(bool local) {
@@ -181,7 +190,7 @@ Id DeviceCode::visit(bool local) {
     return code.binary(OpIAdd, entry, globals_.u64(uint64_t{word} * kWord));
   };
   Id scratch = code.binary(OpBitwiseAnd, packed, globals_.u64(~kScratchShiftMask));
-  code.when(code.compare(OpINotEqual, scratch, zero), [&] {
+  code.when(is_worth_meeting(code, slot, scratch, lost), [&] {
     Id shift = globals_.u64(local ? kBankWordShift : kLineShift);
     Id end_address = code.binary(OpISub, code.binary(OpIAdd, address, bytes), one);
     Id last = code.binary(OpShiftRightLogical, end_address, shift);
@@ -259,8 +268,8 @@ Id DeviceCode::visit_sum() {
   Id value = function.parameters[3], lost = function.parameters[4];
   Id zero = globals_.u64(0);
   Id is_something = code.compare(OpINotEqual, value, zero);
-  Id has_scratch = code.compare(OpINotEqual, packed, zero);
-  code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_something, has_scratch}), [&] {
+  Id is_worth = is_worth_meeting(code, slot, packed, lost);
+  code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_something, is_worth}), [&] {
     Id entry = code.emit(OpFunctionCall, ulong(), {meet(), slot, packed, key});
     code.when(code.compare(OpIEqual, entry, zero), [&] {
       code.emit(OpFunctionCall, globals_.void_type(), {add(), slot, lost, globals_.u64(1)});
@@ -298,7 +307,7 @@ void DeviceCode::atomic_store(Emitter& code, Id slot, Id offset, Id value, uint3
 
 void DeviceCode::group_barrier(Emitter& code) {
   code.effect(OpControlBarrier, {globals_.u32(ScopeWorkgroup), globals_.u32(ScopeWorkgroup),
-                                 globals_.u32(kAcquireReleaseGlobal)});
+                                 globals_.u32(kAcquireReleaseAll)});
 }
 
 }  // namespace pasta::memory

@@ -68,7 +68,7 @@ void extend_interfaces(Globals& globals, const std::set<Id>& instrumented) {
     if (!instrumented.count(entry.operand(1))) continue;
     size_t interface = 0;
     literal_string(entry, 2, &interface);
-    for (Id variable : globals.builtins_used()) {
+    for (Id variable : globals.interface()) {
       bool listed = false;
       for (size_t o = interface; o < entry.operand_count(); ++o)
         listed |= entry.operand(o) == variable;

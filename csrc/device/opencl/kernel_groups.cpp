@@ -1,9 +1,22 @@
 // The part of KernelWriter that compares the work-items of a sub-group at the end of a work-group.
+#include <algorithm>
+
 #include "device/opencl/kernel_writer.h"
 
 namespace pasta::memory {
 
 using namespace spirv;
+
+// Collective functions of work-groups would say it in fewer words, but Intel's compiler for CPUs
+// (2026.2) can crash on them, in its pass ReduceCrossBarrierValues, where a kernel has many barriers.
+Id KernelWriter::group_word(Emitter& code, uint32_t word) {
+  if (!group_words_) {
+    uint32_t words = 1 + 2 * static_cast<uint32_t>(plan_.sums.size());
+    group_words_ = globals_.local_variable(globals_.array_type(device_.ulong(), words));
+  }
+  Id type = globals_.pointer_type(StorageWorkgroup, device_.ulong());
+  return code.emit(OpInBoundsAccessChain, type, {group_words_, globals_.u64(word)});
+}
 
 // The first work-item of the work-group takes a scratch for all.
 void KernelWriter::take_scratch(Emitter& code, Id state, Id slot, Id slot_offset) {
@@ -16,7 +29,6 @@ void KernelWriter::take_scratch(Emitter& code, Id state, Id slot, Id slot_offset
   Id varying_zero = device_.load_word(code, state, layout.zero());
   for (uint32_t m = 0; m < layout.meetings; ++m)
     device_.store_word(code, state, layout.ordinal(m), varying_zero);
-  device_.store_word(code, state, layout.scratch(), varying_zero);
   code.when(code.compare(OpIEqual, local, zero), [&] {
     auto word = [&](uint32_t number) { return device_.binding_word(code, state, slot, number); };
     Id first = code.binary(OpISub, word(kBindingScratch), slot_offset);
@@ -28,17 +40,15 @@ void KernelWriter::take_scratch(Emitter& code, Id state, Id slot, Id slot_offset
                           group_number(code)});
     Id is_none = code.compare(OpIEqual, taken, zero);
     Id packed = code.binary(OpBitwiseOr, taken, word(kBindingScratchShift));
-    device_.store_word(code, state, layout.scratch(), code.select(is_none, zero, packed));
+    code.store(group_word(code, kGroupScratch), code.select(is_none, zero, packed), kWord);
     code.when(is_none, [&] {
       code.emit(OpFunctionCall, globals_.void_type(),
                 {device_.add(), slot, globals_.u64(kSlotUngrouped * kWord), globals_.u64(1)});
     });
   });
-  globals_.capability(CapabilityGroups);
-  Id of_all = code.emit(OpGroupUMax, device_.ulong(),
-                        {globals_.u32(ScopeWorkgroup), kGroupOperationReduce,
-                         device_.load_word(code, state, layout.scratch())});
-  device_.store_word(code, state, layout.scratch(), of_all);
+  device_.group_barrier(code);
+  device_.store_word(code, state, layout.scratch(),
+                     code.load(device_.ulong(), group_word(code, kGroupScratch), kWord));
 }
 
 // What the sub-groups of a work-group have counted together, once all have ended.
@@ -55,37 +65,58 @@ void KernelWriter::settle(Emitter& code, Id state, Id slot, Id slot_offset) {
   Id rounded = code.binary(OpIAdd, volume, globals_.u64(plan_.reducers.width - 1));
   Id sub_groups = code.binary(OpUDiv, rounded, width);
   Id is_first = code.compare(OpIEqual, local, zero);
-  auto largest = [&](Id value) {
-    globals_.capability(CapabilityGroups);
-    return code.emit(OpGroupUMax, device_.ulong(),
-                     {globals_.u32(ScopeWorkgroup), kGroupOperationReduce, value});
-  };
 
-  // Where all work-items have the same sum, that is each sub-group's; else they have to meet.
-  std::vector<Id> differing;
-  Id differ = plan_.meetings ? globals_.u64(1) : zero;
-  for (uint32_t s = 0; s < plan_.sums.size(); ++s) {
+  std::vector<Id> totals;
+  std::vector<bool> is_fixed;
+  for (const CountSum& sum : plan_.sums) {
     Id total = zero;
-    bool is_fixed = true;
-    for (const CountTerm& term : plan_.sums[s]) {
+    is_fixed.push_back(true);
+    for (const CountTerm& term : sum) {
       Id part = globals_.u64(term.factor);
       if (term.counter != kWorkItems) {
-        is_fixed = false;
+        is_fixed.back() = false;
         part = code.binary(OpIMul, device_.load_word(code, state, term.counter), part);
       }
       total = code.binary(OpIAdd, total, part);
     }
-    Id of_each = total;
-    if (!is_fixed) {
-      Id most = largest(total);
-      Id most_below = largest(code.emit(OpNot, device_.ulong(), {total}));
-      Id least = code.emit(OpNot, device_.ulong(), {most_below});
-      Id is_same = code.compare(OpIEqual, most, least);
-      of_each = code.select(is_same, most, zero);
-      differ = code.select(is_same, differ, globals_.u64(1));
-      total = code.select(is_same, zero, total);
+    totals.push_back(total);
+  }
+  auto for_varying = [&](const std::function<void(uint32_t)>& body) {
+    for (uint32_t s = 0; s < totals.size(); ++s) {
+      if (!is_fixed[s]) body(s);
     }
-    differing.push_back(is_fixed ? 0 : total);
+  };
+  bool varies = std::find(is_fixed.begin(), is_fixed.end(), false) != is_fixed.end();
+  if (varies) {
+    code.when(is_first, [&] {
+      for_varying([&](uint32_t s) {
+        code.store(group_word(code, group_total(s)), totals[s], kWord);
+        code.store(group_word(code, group_differs(s)), zero, kWord);
+      });
+    });
+    device_.group_barrier(code);
+    for_varying([&](uint32_t s) {
+      Id of_first = code.load(device_.ulong(), group_word(code, group_total(s)), kWord);
+      code.when(code.compare(OpINotEqual, totals[s], of_first), [&] {
+        code.store(group_word(code, group_differs(s)), globals_.u64(1), kWord);
+      });
+    });
+    device_.group_barrier(code);
+  }
+
+  // Where all work-items have the same sum, that is each sub-group's; else they have to meet.
+  std::vector<Id> differing;
+  Id differ = plan_.meetings ? globals_.u64(1) : zero;
+  for (uint32_t s = 0; s < totals.size(); ++s) {
+    Id of_each = totals[s], of_own = 0;
+    if (!is_fixed[s]) {
+      Id differs = code.load(device_.ulong(), group_word(code, group_differs(s)), kWord);
+      Id is_same = code.compare(OpIEqual, differs, zero);
+      differ = code.binary(OpBitwiseOr, differ, differs);
+      of_each = code.select(is_same, totals[s], zero);
+      of_own = code.select(is_same, zero, totals[s]);
+    }
+    differing.push_back(of_own);
     Id something = code.compare(OpINotEqual, of_each, zero);
     code.when(code.emit(OpLogicalAnd, globals_.bool_type(), {is_first, something}), [&] {
       uint32_t counter = device_.slot_layout().counter(0, plan_.sum_counter(s));
@@ -96,6 +127,7 @@ void KernelWriter::settle(Emitter& code, Id state, Id slot, Id slot_offset) {
     });
   }
 
+  if (!varies && !plan_.meetings) return;
   code.when(code.compare(OpINotEqual, differ, zero), [&] {
     if (!plan_.meetings) take_scratch(code, state, slot, slot_offset);
     Id packed = device_.load_word(code, state, layout.scratch());

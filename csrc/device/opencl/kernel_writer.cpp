@@ -91,8 +91,8 @@ Function KernelWriter::wrapper(const Function& kernel, Id body) {
   call.push_back(state);
   call.push_back(slot);
   code.emit(OpFunctionCall, globals_.void_type(), call);
-  if (!plan_.sums.empty()) settle(code, state, slot, slot_offset);
   tear_down(code, state, slot);
+  if (!plan_.sums.empty()) settle(code, state, slot, slot_offset);
   code.effect(OpReturn, {});
   wrapper.blocks = std::move(code.blocks());
   wrapper.tail.push_back(Instruction::make(OpFunctionEnd, {}));

@@ -27,6 +27,11 @@ class KernelWriter {
   spirv::Id group_number(spirv::Emitter& code);
   spirv::Id shard(spirv::Emitter& code);
   spirv::Id shard_row(spirv::Emitter& code);
+  // What the work-items of a work-group tell each other in local memory, 64-bit words.
+  spirv::Id group_word(spirv::Emitter& code, uint32_t word);
+  static constexpr uint32_t kGroupScratch = 0;
+  static uint32_t group_total(uint32_t sum) { return 1 + 2 * sum; }  // of the first work-item
+  static uint32_t group_differs(uint32_t sum) { return 2 + 2 * sum; }  // 1: another has another
   void take_scratch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
   void settle(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
   void publish_facts(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
@@ -65,6 +70,7 @@ class KernelWriter {
   std::vector<spirv::Function> functions_;
   DeviceCode device_;
   std::vector<spirv::Id> instance_ids_;
+  spirv::Id group_words_ = 0;
   bool inline_all_ = true;
   spirv::Id state_ = 0, slot_ = 0;  // parameters of the instance that is being written
 };

@@ -84,7 +84,7 @@ struct Reducers {
   // What compares the work-items of a sub-group: `width` of them with consecutive local linear ids,
   // the first at a multiple of `width`. One sub-group access is the n-th execution of a site by each
   // of them, n = 0, 1, ...: what lanes in lockstep do together wherever they run the same number of
-  // iterations. All three need 64-bit atomics and collective functions of work-groups.
+  // iterations. All three need 64-bit atomics.
   bool divergence = false;      // executions of each site by a sub-group
   bool coalescing = false;      // lines moved and needed by each sub-group access
   bool bank_conflicts = false;  // of local memory

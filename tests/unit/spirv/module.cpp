@@ -170,6 +170,15 @@ PYBIND11_MODULE(_spirv, m) {
       .def_readonly("counters", &KernelPlan::counters)
       .def_readonly("dynamic_sites", &KernelPlan::dynamic_sites)
       .def_property_readonly("buffer_argument", &KernelPlan::buffer_argument)
+      .def_property_readonly("lost_words",  // of the slot: what found no room, of each meeting
+                             [](const KernelPlan& plan) {
+                               std::vector<uint32_t> words;
+                               for (uint32_t m = 0; m < plan.meetings; ++m) {
+                                 uint32_t lost = plan.meeting_counter(m, KernelPlan::kLost);
+                                 words.push_back(plan.slot_layout().counter(0, lost));
+                               }
+                               return words;
+                             })
       .def_property_readonly("launch_argument", &KernelPlan::launch_argument)
       .def_property_readonly("roots",
                              [](const KernelPlan& plan) {

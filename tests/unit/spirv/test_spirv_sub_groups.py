@@ -117,6 +117,25 @@ def test_what_finds_no_room_is_not_guessed() -> None:
     assert kernel.run((256,), (64,), buffer(4 * 4096), rows).sites == room.sites
 
 
+def test_a_full_table_is_searched_once_by_each_work_item() -> None:
+    source = """
+    kernel void walk(global int *out, int n) {
+      int i = get_global_id(0);
+      for (int k = 0; k < n; ++k) out[(i * 7 + k * 64) % 4096] = k;
+    }"""
+    n, groups = 1000, 4
+    kernel = Kernel(source, "walk", **COMPARED)
+    entries = 8  # a work-group's table has room for a few of its 2 * n sub-group accesses
+    scratch = WORK_GROUPS * (64 + 64 * entries)
+    result = kernel.run((64 * groups,), (64,), buffer(4 * 4096), np.int32(n), scratch_bytes=scratch)
+    assert result.lanes_lost
+    store = site_of(result, "store")
+    assert (store["lanes"], store["sectors"]) == (64 * groups * n, None)
+    words = np.frombuffer(result.slot, np.uint64)
+    # Of 64 * groups * n accesses no more than the first of each work-item that finds no room looks for it.
+    assert [0 < words[word] <= 64 * groups for word in kernel.plan.lost_words] == [True]
+
+
 def test_launches_of_many_work_groups_side_by_side() -> None:
     source = """
     kernel void rows(global const int *in, global int *out, int n) {

@@ -94,9 +94,18 @@ Id Globals::builtin(BuiltIn builtin, std::string_view text, Id type) {
     name(id, text);
     builtins_.emplace(builtin, id);
   }
-  if (std::find(builtins_used_.begin(), builtins_used_.end(), id) == builtins_used_.end()) {
-    builtins_used_.push_back(id);
+  if (std::find(interface_.begin(), interface_.end(), id) == interface_.end()) {
+    interface_.push_back(id);
   }
+  return id;
+}
+
+Id Globals::local_variable(Id type) {
+  constexpr uint32_t kListsAll = 0x00010400;  // since this version, not only built-ins
+  Id id = new_id(), pointer = pointer_type(StorageWorkgroup, type);
+  module_.section(Section::globals)
+      .push_back(Instruction::make(OpVariable, pointer, id, {StorageWorkgroup}));
+  if (module_.version() >= kListsAll) interface_.push_back(id);
   return id;
 }
 

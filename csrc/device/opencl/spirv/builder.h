@@ -34,8 +34,10 @@ class Globals {
 
   // The Input variable of a built-in, declared as the OpenCL translator declares it.
   Id builtin(BuiltIn builtin, std::string_view name, Id type);
-  // Every built-in asked for so far; an entry point that uses one lists it in its interface.
-  const std::vector<Id>& builtins_used() const { return builtins_used_; }
+  // A variable in local memory.
+  Id local_variable(Id type);
+  // The variables asked for so far that an entry point which uses one lists in its interface.
+  const std::vector<Id>& interface() const { return interface_; }
 
   void capability(Capability capability);
   void name(Id id, std::string_view text);
@@ -50,7 +52,7 @@ class Globals {
   Module& module_;
   std::map<Key, Id> known_;
   std::unordered_map<uint32_t, Id> builtins_;
-  std::vector<Id> builtins_used_;
+  std::vector<Id> interface_;
 };
 
 // Writes instructions, one block after another, into a function body.

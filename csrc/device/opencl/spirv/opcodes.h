@@ -214,6 +214,7 @@ enum MemoryAccess : uint32_t {
 inline constexpr uint32_t kRelaxed = 0;
 inline constexpr uint32_t kReleaseGlobal = 0x4 | 0x200;
 inline constexpr uint32_t kAcquireReleaseGlobal = 0x8 | 0x200;
+inline constexpr uint32_t kAcquireReleaseAll = 0x8 | 0x100 | 0x200;  // local memory, too
 
 enum Scope : uint32_t { ScopeDevice = 1, ScopeWorkgroup = 2, ScopeSubgroup = 3 };
 inline constexpr uint32_t kGroupOperationReduce = 0;
