@@ -38,6 +38,7 @@ VARIABLES = {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
 }
 NARROWEST_TILE = 32  # of the result, in either direction, that a block of threads computes
+COARSE = "whose pages are not exact: im2col"
 TMA_STORES = "TMA stores, which the Sanitizer reports without their bytes"
 
 
@@ -112,13 +113,15 @@ def uses_tma(kernels: pl.DataFrame) -> bool:
 
 
 def check_operand(calls: Calls, call: Call, name: str, most: int) -> None:
-    """An operand is loaded whole, at least once and at most ``most`` times."""
+    """An operand is loaded whole, at least once and at most ``most`` times. Im2col loads tell no pages."""
     address, size = call.operands[name]
     row = call.row((address, size))
     calls.run.check(size <= row["load_bytes"] <= size * most)
+    calls.run.check(row["store_bytes"] == 0)
+    if row["first_offset"] is None and calls.run.table("loss").filter(pl.col("cause").str.contains(COARSE)).height:
+        return
     calls.run.check((row["first_offset"], row["last_offset"]) == (0, size - 1))
     calls.run.check(row["pages_4k"] == pages(address, size, 4096))
-    calls.run.check(row["store_bytes"] == 0)
 
 
 def check_result(calls: Calls, call: Call) -> None:

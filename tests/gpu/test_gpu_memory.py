@@ -291,12 +291,13 @@ def test_no_library_leaves_the_program_alone(measure: Recorder) -> None:
     run.check(run.table("loss").filter(pl.col("source") == "sanitizer").height == 1)
 
 
-def test_tma_loads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("map_is", ["encoded", "made"])  # made: never seen, only its bytes tell what it describes
+def test_tma_loads(tmp_path: Path, map_is: str) -> None:
     program = compile_cuda("memory_tma.cu", tmp_path)
     if subprocess.run([program]).returncode == 77:
         pytest.skip("no TMA on this GPU")
     recorder = Recorder(program, tmp_path)
-    run = recorder("tma")
+    run = recorder(map_is)
     if run.table("loss").filter(pl.col("cause").str.contains("tma_load instructions|older than 13.3")).height:
         pytest.skip(f"the library has no TMA: {run.table('loss')['cause'].to_list()}")
     matrix = run.objects().filter(pl.col("loads") > 0)

@@ -48,7 +48,9 @@ struct TensorMaps::Learning {
   std::shared_ptr<const MapDecoder> decoder;
 
   void end(std::optional<MapDecoder> learnt, const std::string& why) {
-    if (!why.empty()) report_loss("sanitizer", "access_object", kNullI64, "not all TMA tensor maps can be read: " + why);
+    if (!why.empty()) {
+      report_loss("sanitizer", "access_object", kNullI64, "not all TMA tensor maps can be read: " + why);
+    }
     std::lock_guard lock(mutex);
     if (learnt) decoder = std::make_shared<const MapDecoder>(std::move(*learnt));
     done = true;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
@@ -70,7 +69,8 @@ CUresult fake_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
   ++g_fake.calls;
   while (g_fake.stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const uint64_t bytes = element_bytes(type);
-  const uint64_t unit = interleave == CU_TENSOR_MAP_INTERLEAVE_32B || type > CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B ? 32 : 16;
+  const bool wide = interleave == CU_TENSOR_MAP_INTERLEAVE_32B || type > CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B;
+  const uint64_t unit = wide ? 32 : 16;
   bool valid = !g_fake.refuses_tiled && rank >= 1 && rank <= 5 && reinterpret_cast<uint64_t>(address) % unit == 0 &&
                reinterpret_cast<uintptr_t>(map) % 64 == 0;
   if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) valid = valid && rank >= 3 && g_fake.interleaves;
