@@ -8,7 +8,7 @@ namespace pasta::memory {
 using namespace spirv;
 
 // Collective functions of work-groups would say it in fewer words, but Intel's compiler for CPUs
-// (2026.2) can crash on them, in its pass ReduceCrossBarrierValues, where a kernel has many barriers.
+// (2026.2) can crash on them where a kernel has many barriers, in ReduceCrossBarrierValues.
 Id KernelWriter::group_word(Emitter& code, uint32_t word) {
   if (!group_words_) {
     uint32_t words = 1 + 2 * static_cast<uint32_t>(plan_.sums.size());
