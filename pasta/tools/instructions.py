@@ -18,8 +18,8 @@ _NEEDS = {
     **dict.fromkeys(("shared", "remote_shared", "matrix", "async_store", "async_reduction"), "shared"),
     "local": "local",
 }
-#: Kinds for which the Sanitizer has no patch.
-_NO_PATCH = ("tma_reduction", "multimem", "texture", "surface")
+#: Kinds for which the Sanitizer has no patch; of TMA stores it takes one that it does not call (13.5, measured).
+_NO_PATCH = ("tma_store", "tma_reduction", "multimem", "texture", "surface")
 
 
 def instruction_kinds(trace: TraceView) -> ResultTable | None:

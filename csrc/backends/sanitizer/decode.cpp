@@ -175,7 +175,6 @@ bool Decoding::add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntr
 
 void Decoding::add_tensor_loads(const TensorMaps& maps) {
   std::map<uint64_t, Tally> by_pc;
-  if ((slot_.features & nvidia::kTrace) != 0) result.untraced_tensors = result.tensor_stores;
   for (uint32_t i = 0; i < slot_.tensor_map_capacity; ++i) {
     const nvidia::TensorMapEntry& entry = slot_.tensor_maps[i];
     if (entry.key == 0) continue;
@@ -345,7 +344,6 @@ DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const 
   const auto& totals = *reinterpret_cast<const nvidia::Totals*>(front + layout.totals);
   if ((layout.features & nvidia::kSites) != 0) decoding.result.lost_sites = totals.lost_sites;
   decoding.result.lost_tensor_maps = totals.lost_tensor_maps;
-  decoding.result.tensor_stores = totals.tensor_stores;
   decoding.add_live();
   decoding.add_quick_counters();
   decoding.add_hot_counters();

@@ -26,9 +26,8 @@ struct DecodedSlot {
   uint64_t lost_tensor_maps = 0;     // TMA loads that found no room
   uint64_t unknown_tensor_maps = 0;  // TMA loads whose map could not be read
   uint64_t coarse_tensor_maps = 0;   // TMA loads whose pages are not exact: im2col, very many rows
-  uint64_t tensor_stores = 0;        // TMA stores, whose bytes the library does not tell
   uint64_t lost_accesses = 0;        // executions that found no room in the trace
-  uint64_t untraced_tensors = 0;     // TMA loads and stores, which have no rows in it
+  uint64_t untraced_tensors = 0;     // TMA loads, which have no rows in it
 };
 
 // `front` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.

@@ -32,7 +32,6 @@ constexpr Patch kPatches[] = {
     {SANITIZER_INSTRUCTION_BULK_REDUCTION_SHARED_TO_GLOBAL, "bulk_reduction", For::device_memory, true, false},
 #ifdef PASTA_SANITIZER_TMA
     {SANITIZER_INSTRUCTION_TMA_LOAD, "tma_load", For::device_memory, false, false},
-    {SANITIZER_INSTRUCTION_TMA_STORE, "tma_store", For::device_memory, false, false},
 #endif
     {SANITIZER_INSTRUCTION_SHARED_MEMORY_ACCESS, "shared", For::shared, true, false},
     {SANITIZER_INSTRUCTION_REMOTE_SHARED_MEMORY_ACCESS, "remote_shared", For::shared, false, false},

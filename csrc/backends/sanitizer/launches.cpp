@@ -444,8 +444,7 @@ void Launches::emit(const Flight& flight, uint8_t* front, uint8_t* back) {
        "TMA loads whose pages are not exact: im2col, gather, packed types or very many rows");
   lost("access", decoded.lost_accesses, "a launch makes more accesses than its part of the trace holds",
        "--memory-buffer gives more, --sample measures fewer launches");
-  lost("access", decoded.untraced_tensors, "TMA loads and stores have no rows in the trace");
-  lost("access_object", decoded.tensor_stores, "TMA stores, which the Sanitizer reports without their bytes");
+  lost("access", decoded.untraced_tensors, "TMA loads have no rows in the trace");
 }
 
 }  // namespace pasta::sanitizer

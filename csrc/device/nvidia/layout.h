@@ -115,12 +115,11 @@ static_assert(sizeof(TraceRecord) == 32);
 struct Totals {
   uint64_t lost_sites;        // executions that found no room among the sites
   uint64_t lost_tensor_maps;  // likewise
-  uint64_t tensor_stores;     // executions of TMA stores
   uint64_t trace_wanted;      // records, whether there was room for them or not
   uint64_t trace_lost;        // executions for which there was none
   uint64_t back_used;         // not 0: there is something in the back
 };
-static_assert(sizeof(Totals) == 6 * 8);
+static_assert(sizeof(Totals) == 5 * 8);
 
 // What the host makes rows of, and so what a slot has room for: with sites, blocks or the trace, for all of the first
 // three, since the patches then count them all.

@@ -238,14 +238,6 @@ PATCH pasta_tma_load(void* userdata, uint64_t pc, uint64_t map, uint32_t, uint32
   return SANITIZER_PATCH_SUCCESS;
 }
 OF_TYPE(pasta_tma_load, SanitizerCallbackTensorMemoryLoad);
-
-// The header names the type of this patch and does not declare it: only what every patch begins with is taken, and
-// stores are counted without their bytes.
-PATCH pasta_tma_store(void* userdata, uint64_t) {
-  SLOT_OR_RETURN;
-  if (leads(__activemask())) lanes::add(&slot.totals->tensor_stores, 1);
-  return SANITIZER_PATCH_SUCCESS;
-}
 #endif
 
 // -- Memory on the chip ----------------------------------------------------------------------------
