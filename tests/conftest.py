@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-import pasta
+_ROOT = Path(__file__).resolve().parents[1]
+if not (_ROOT / "pasta" / "lib").exists():  # not built into the tree: the processes of pytest-xdist begin in it too
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != _ROOT]
+
+import pasta  # noqa: E402
 
 # How long an example takes is the machine's affair.
 settings.register_profile("pasta", deadline=None)
 settings.load_profile("pasta")
-
-_ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session", autouse=True)

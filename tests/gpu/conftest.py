@@ -11,7 +11,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "integration"))
 
-HAS_GPU = Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+HAS_GPU = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
