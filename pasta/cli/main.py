@@ -170,15 +170,23 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except (_ReaderGone, BrokenPipeError):
-        # What Python still holds must not be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_PIPE
     except OSError as error:
+        _drop_output()
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", EXIT_USAGE)
     except BaseException as error:
         if isinstance(error, (SystemExit, GeneratorExit)) or os.environ.get("PASTA_DEBUG"):
             raise
         return _fail(_unexpected(error), EXIT_FAILED)
+
+
+def _drop_output() -> None:
+    """Let go of what Python still holds for stdout: it would be written at exit, and fail with a status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, status: int) -> int:
