@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -19,6 +20,21 @@ namespace fake {
 
 inline constexpr uint64_t kMiB = 1 << 20;
 inline const CUcontext kContext = reinterpret_cast<CUcontext>(0xc0);
+
+// Of a recording; it goes with the object.
+class Directory {
+ public:
+  Directory() : path_(std::filesystem::temp_directory_path() / "pasta-test-XXXXXX") {
+    CHECK(mkdtemp(path_.data()) != nullptr);
+  }
+  ~Directory() { std::filesystem::remove_all(path_); }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  std::string output() const { return path_ + "/t.pasta"; }
+
+ private:
+  std::string path_;
+};
 
 inline void callback(Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void* data) {
   pasta::sanitizer::Collector::instance().on_callback(domain, id, data);

@@ -5,7 +5,6 @@
 
 #if __has_include(<sanitizer.h>)
 
-#include <filesystem>
 #include <random>
 #include <vector>
 
@@ -105,10 +104,8 @@ void program() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string directory = std::filesystem::temp_directory_path() / "pasta-test-XXXXXX";
-  if (argc < 2) CHECK(mkdtemp(directory.data()) != nullptr);
-  fake::record(argc < 2 ? directory + "/t.pasta" : argv[1], "objects,sites,blocks,shared,trace", "64M", program);
-  if (argc < 2) std::filesystem::remove_all(directory);
+  const fake::Directory directory;
+  fake::record(argc < 2 ? directory.output() : argv[1], "objects,sites,blocks,shared,trace", "64M", program);
   return g_failures == 0 ? 0 : 1;
 }
 

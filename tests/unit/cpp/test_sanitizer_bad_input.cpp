@@ -4,14 +4,13 @@
 
 #if __has_include(<sanitizer.h>)
 
-#include <filesystem>
-
 #include "fake_program.h"
 #include "patched.h"
 #include "shard_rows.h"
 #include "warp_emulator.h"
 
 using namespace pasta;
+using fake::Directory;
 using fake::kMiB;
 
 namespace {
@@ -33,20 +32,6 @@ void load_module() {
   module.context = fake::kContext;
   fake::callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_MODULE_LOADED, &module);
 }
-
-class Directory {
- public:
-  Directory() : path_(std::filesystem::temp_directory_path() / "pasta-test-XXXXXX") {
-    CHECK(mkdtemp(path_.data()) != nullptr);
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  std::string output() const { return path_ + "/t.pasta"; }
-
- private:
-  std::string path_;
-};
 
 size_t rows(const Directory& directory, TableId table, const char* column) {
   const Columns columns = read_table(directory.output(), table);

@@ -54,12 +54,10 @@ size_t rows(const Columns& columns, const char* name) {
 // Runs `program`, recorded, and `check` on the directory that it leaves.
 template <class Program, class Check>
 void recorded(const char* memory, const char* buffer, Program program, Check check) {
-  std::string directory = std::filesystem::temp_directory_path() / "pasta-test-XXXXXX";
-  CHECK(mkdtemp(directory.data()) != nullptr);
-  const std::string output = directory + "/t.pasta";
+  const fake::Directory directory;
+  const std::string output = directory.output();
   fake::record(output, memory, buffer, program);
   check(output);
-  std::filesystem::remove_all(directory);
 }
 
 void test_launches_in_two_streams() {

@@ -4,7 +4,6 @@
 
 #if __has_include(<sanitizer.h>)
 
-#include <filesystem>
 #include <functional>
 #include <set>
 #include <string>
@@ -85,9 +84,8 @@ void launch_graph(uintptr_t number) {
 template <class Program>
 void recorded(std::vector<std::pair<const char*, const char*>> variables, size_t measured, Program program,
               size_t losses = 0, size_t builds = 0) {
-  std::string directory = std::filesystem::temp_directory_path() / "pasta-test-XXXXXX";
-  CHECK(mkdtemp(directory.data()) != nullptr);
-  const std::string output = directory + "/t.pasta";
+  const fake::Directory directory;
+  const std::string output = directory.output();
   for (const auto& [name, value] : variables) setenv(name, value, 1);
   fake::record(output, "objects,sites", "16M", [&] {
     allocate(kData, kMiB);
@@ -103,7 +101,6 @@ void recorded(std::vector<std::pair<const char*, const char*>> variables, size_t
   CHECK((std::set<int64_t>(lines["kernel"].begin(), lines["kernel"].end()).size() == lines["site_id"].size()));
   CHECK(read_table(output, TableId::loss)["cause"].size() == losses);
   if (builds != 0) CHECK(read_table(output, TableId::build)["log"].size() == builds);
-  std::filesystem::remove_all(directory);
 }
 
 // The 1st and 2nd of 1501 launches, then every 500th of the other 1499.
