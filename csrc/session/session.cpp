@@ -250,6 +250,16 @@ bool select_launch(std::string_view kernel_name, bool was_open) {
   return state != nullptr && state->gate.select_launch(kernel_name, was_open);
 }
 
+bool captures_annotations() {
+  const State* state = current_state();
+  return state != nullptr && state->options.capture_range == Options::CaptureRange::range;
+}
+
+bool captures_profiler_range() {
+  const State* state = current_state();
+  return state != nullptr && state->options.capture_range == Options::CaptureRange::profiler_api;
+}
+
 bool selects_launches() {
   const State* state = current_state();
   return state != nullptr && state->options.selects_launches();

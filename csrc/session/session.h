@@ -38,6 +38,9 @@ inline bool recording() { return (gate_state.load(std::memory_order_relaxed) & k
 
 // True when `-t/--trace` asks for this table (all do by default, see session/options.h).
 bool traces(TableId table);
+// What opens the gate, with --capture-range: annotations, or cudaProfilerStart and cudaProfilerStop.
+bool captures_annotations();
+bool captures_profiler_range();
 bool traces_all_api();  // -t api=all: every call, not only those that move, launch, create or wait
 
 // --buffer-size: what a backend may keep in vendor buffers of its own.

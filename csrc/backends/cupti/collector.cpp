@@ -72,14 +72,6 @@ bool whole_graphs() {
   return whole;
 }
 
-bool captures_profiler_range() {
-  static const bool captures = [] {
-    const char* const range = std::getenv("PASTA_CAPTURE_RANGE");
-    return range != nullptr && std::string_view(range) == "cudaProfilerApi";
-  }();
-  return captures;
-}
-
 struct Callback {
   CUpti_CallbackDomain domain;
   CUpti_CallbackId id;

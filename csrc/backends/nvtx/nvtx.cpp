@@ -4,7 +4,6 @@
 #include <nvtx3/nvToolsExtPayload.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -87,10 +86,7 @@ constexpr auto kSource = AnnotationSource::nvtx;
 
 // Ranges are traced, or open the capture range; else NVTX is here for NCCL only.
 bool hears_ranges() {
-  static const bool hears = [] {
-    const char* const range = std::getenv("PASTA_CAPTURE_RANGE");
-    return traces(TableId::range) || (range != nullptr && std::string_view(range) == "range");
-  }();
+  static const bool hears = traces(TableId::range) || captures_annotations();
   return hears;
 }
 
