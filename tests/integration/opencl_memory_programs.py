@@ -220,9 +220,12 @@ def fork(device: Device) -> Any:
 
 #: Kernels that pasta or the compiler library does not take, each with its options.
 UNUSUAL = {
-    # Its SPIR-V needs an extension.
+    # Its SPIR-V needs an extension. Each sub-group reads what it alone writes.
     "block_read": (
-        "kernel void add(global uint *a) { uint old = intel_sub_group_block_read(a); a[get_global_id(0)] = old + 1; }",
+        """kernel void add(global uint *a) {
+             uint old = intel_sub_group_block_read(a + get_global_id(0) - get_sub_group_local_id());
+             a[get_global_id(0)] = old + 1;
+           }""",
         "",
     ),
     # The compiler library crashes over it.
