@@ -80,6 +80,23 @@ def test_roff_is_made_from_the_markdown(tmp_path: Path) -> None:
     assert made == {path.name: path.read_text() for path in (ROOT / "man").glob("*.1")}
 
 
+def test_without_pandoc_the_pages_stay(tmp_path: Path) -> None:
+    tools, pages = tmp_path / "bin", tmp_path / "man"
+    tools.mkdir()
+    for tool in ("dirname", "basename", "sed", "tr", "mktemp", "rm"):
+        found = shutil.which(tool)
+        assert found is not None
+        (tools / tool).symlink_to(found)
+    pages.mkdir()
+    (pages / "pasta.1").write_text("as it was")
+    result = subprocess.run(
+        ["/bin/sh", ROOT / "scripts" / "manpages.sh", pages], env={"PATH": str(tools)}, capture_output=True, text=True
+    )
+    assert result.returncode == 1
+    assert "no pandoc" in result.stderr
+    assert [(page.name, page.read_text()) for page in pages.iterdir()] == [("pasta.1", "as it was")]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_roff_has_the_options(name: str) -> None:
     roff = (ROOT / "man" / f"{name}.1").read_text().replace("\\-", "-")
