@@ -98,6 +98,8 @@ Options Options::from_environment() {
   options.registry = variable("PASTA_REGISTRY");
   options.force = integer("PASTA_FORCE", 0) != 0;
   parse_trace(variable("PASTA_TRACE"), options);
+  options.whole_graphs = variable("PASTA_CUDA_GRAPH_TRACE") == "graph";
+  options.latency_timestamps = integer("PASTA_CUDA_LATENCY_TIMESTAMPS", 0) != 0;
   options.buffer_bytes = static_cast<size_t>(
       parse_bytes(variable("PASTA_BUFFER_SIZE"), static_cast<int64_t>(options.buffer_bytes)));
   options.max_bytes = parse_bytes(variable("PASTA_MAX_SIZE"), options.max_bytes);

@@ -13,8 +13,10 @@ struct Options {
   std::string registry;   // PASTA_REGISTRY
   bool force = false;     // PASTA_FORCE: replace a trace that is there
 
-  uint64_t tables = ~uint64_t{0};  // PASTA_TRACE: bit per table id
-  bool all_api = false;            // PASTA_TRACE has api=all
+  uint64_t tables = ~uint64_t{0};   // PASTA_TRACE: bit per table id
+  bool all_api = false;             // PASTA_TRACE has api=all
+  bool whole_graphs = false;        // PASTA_CUDA_GRAPH_TRACE is graph: a row a launch of a graph, not one a node
+  bool latency_timestamps = false;  // PASTA_CUDA_LATENCY_TIMESTAMPS: kernel's queued_ns and submitted_ns
 
   size_t buffer_bytes = size_t{64} << 20;  // PASTA_BUFFER_SIZE
   int64_t max_bytes = INT64_MAX;           // PASTA_MAX_SIZE

@@ -240,6 +240,16 @@ bool traces_all_api() {
   return state != nullptr && state->options.all_api;
 }
 
+bool traces_whole_graphs() {
+  const State* state = current_state();
+  return state != nullptr && state->options.whole_graphs;
+}
+
+bool traces_latency_timestamps() {
+  const State* state = current_state();
+  return state != nullptr && state->options.latency_timestamps;
+}
+
 size_t buffer_bytes() {
   const State* state = current_state();
   return state == nullptr ? 0 : state->options.buffer_bytes;

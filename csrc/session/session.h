@@ -41,7 +41,9 @@ bool traces(TableId table);
 // What opens the gate, with --capture-range: annotations, or cudaProfilerStart and cudaProfilerStop.
 bool captures_annotations();
 bool captures_profiler_range();
-bool traces_all_api();  // -t api=all: every call, not only those that move, launch, create or wait
+bool traces_all_api();             // -t api=all: every call, not only those that move, launch, create or wait
+bool traces_whole_graphs();        // --cuda-graph-trace=graph: one row a launch of a graph
+bool traces_latency_timestamps();  // --cuda-latency-timestamps: when kernels were queued and submitted
 
 // --buffer-size: what a backend may keep in vendor buffers of its own.
 size_t buffer_bytes();

@@ -162,6 +162,13 @@ def command(
             help="What is recorded of a CUDA graph's launch: node, each of its kernels (default); graph, one row.",
         ),
     ] = None,
+    cuda_latency_timestamps: Annotated[
+        bool,
+        _option(
+            "--cuda-latency-timestamps", env="PASTA_CUDA_LATENCY_TIMESTAMPS", panel=_SELECTING,
+            help="Also when each CUDA kernel was queued and submitted; costs time at every launch.",
+        ),
+    ] = False,
     device: Annotated[
         str | None,
         _option("--device", env="PASTA_DEVICE", help="cpu: show the program the CPU OpenCL device of the cpu extra."),
@@ -242,7 +249,7 @@ def command(
         capture_range_end=capture_range_end, delay=delay, duration=duration, kernels=kernels,
         launch_skip=launch_skip, launch_count=launch_count, buffer_size=buffer_size, max_size=max_size,
         ranks=ranks, rank_env=rank_env, torch_modules=torch_modules, cuda_graph_trace=cuda_graph_trace,
-        memory=memory, sample=sample, memory_buffer=memory_buffer,
+        cuda_latency_timestamps=cuda_latency_timestamps, memory=memory, sample=sample, memory_buffer=memory_buffer,
     )  # fmt: skip
     if device not in (None, "cpu"):
         raise PastaError(f"--device={device} is unknown", "it takes cpu")

@@ -74,6 +74,7 @@ class RecordOptions:
     launch_skip: int | None = None
     launch_count: int | None = None
     cuda_graph_trace: str | None = None
+    cuda_latency_timestamps: bool = False
     buffer_size: str | None = None
     max_size: str | None = None
     ranks: str | None = None
@@ -125,6 +126,7 @@ class RecordOptions:
             "PASTA_LAUNCH_SKIP": self.launch_skip,
             "PASTA_LAUNCH_COUNT": self.launch_count,
             "PASTA_CUDA_GRAPH_TRACE": self.cuda_graph_trace,
+            "PASTA_CUDA_LATENCY_TIMESTAMPS": 1 if self.cuda_latency_timestamps else None,
             "PASTA_BUFFER_SIZE": self.buffer_size,
             "PASTA_MAX_SIZE": self.max_size,
             "PASTA_RANKS": self.ranks,

@@ -21,6 +21,12 @@ def _gpus() -> int:
     return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.count("(UUID: GPU-")
 
 
+def _launched_by(trace: Trace, kernels: pl.DataFrame) -> dict[str, int]:
+    """Return how many launches each call made of ``kernels``; those of the driver are the program's own here."""
+    calls = trace.table("api").collect().join(kernels, on=["pid", "correlation_id"], how="semi")
+    return dict(calls.group_by("name").len().rows())
+
+
 def test_cupy(tmp_path: Path) -> None:
     pytest.importorskip("cupy")
     result = record([sys.executable, PROGRAMS / "cupy_scale.py"], tmp_path / "t.pasta")
@@ -28,7 +34,9 @@ def test_cupy(tmp_path: Path) -> None:
     with Trace.open(tmp_path / "t.pasta") as trace:
         scale = trace.kernel.filter(pl.col("name").str.starts_with("scale")).collect()
         copies = trace.memcpy.group_by("kind").agg(pl.col("bytes").sum()).sort("kind").collect()
+        calls = _launched_by(trace, scale)
     assert scale.height == 25
+    assert calls == {"cuLaunchKernel": 25}
     assert scale.select("grid_x", "block_x").unique().rows() == [(64, 128)]
     assert copies.rows() == [("d2h", 4 * MIB), ("h2d", 4 * MIB)]
 
@@ -39,7 +47,10 @@ def test_triton(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     with Trace.open(tmp_path / "t.pasta") as trace:
         add = trace.kernel.filter(pl.col("name") == "add_kernel").collect()
+        calls = _launched_by(trace, add)
     assert add.height == 30
+    assert sum(calls.values()) == 30
+    assert all(name.startswith("cuLaunchKernel") for name in calls)  # cuLaunchKernelEx since Triton 3
     assert add.select("grid_x", "grid_y", "block_x").unique().rows() == [(1024, 1, 128)]
     assert add["thread_id"].null_count() == 0
 

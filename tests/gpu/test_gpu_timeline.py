@@ -52,9 +52,34 @@ def test_kernels_follow_their_launch(timeline: Path, tmp_path: Path) -> None:
     _, output = traced(timeline, "launches", tmp_path)
     launches = table(output, "api").filter(pl.col("name").str.contains("LaunchKernel"))
     joined = table(output, "kernel").join(launches, on=["pid", "correlation_id"], suffix="_api")
-    assert joined.height >= 100
+    assert joined.height == 100
     assert joined.filter(pl.col("start_ns") < pl.col("start_ns_api")).height == 0
     assert joined["thread_id_api"].n_unique() == 1
+
+
+@pytest.mark.parametrize("runtime", ["timeline", "timeline_shared"])
+def test_a_launch_is_one_call(runtime: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Not also the driver's call, or another one of the runtime, by which it is done."""
+    program = request.getfixturevalue(runtime)
+    for options in ((), ("-t", "kernel,api=all")):
+        _, output = traced(program, "launches", tmp_path / ("all" if options else "some"), *options)
+        api = table(output, "api")
+        launches = api.filter(pl.col("name").str.contains("LaunchKernel"))
+        assert (launches.height, launches["name"].n_unique()) == (100, 1)
+        waits = api.filter(pl.col("name").is_in(["cudaDeviceSynchronize", "cuCtxSynchronize"]))["name"].to_list()
+        assert waits == ["cudaDeviceSynchronize"]
+        joined = table(output, "kernel").join(launches, on=["pid", "correlation_id"])
+        assert joined.height == 100
+
+
+def test_queueing_and_submission(timeline: Path, tmp_path: Path) -> None:
+    _, output = traced(timeline, "launches", tmp_path, "--cuda-latency-timestamps")
+    kernel = table(output, "kernel")
+    assert kernel.height == 100
+    assert kernel["queued_ns"].null_count() == kernel["submitted_ns"].null_count() == 0
+    assert (kernel["queued_ns"] <= kernel["submitted_ns"]).all()
+    # The start is by the GPU's clock, which CUPTI places to some microseconds.
+    assert (kernel["submitted_ns"] - kernel["start_ns"] < 100_000).all()
 
 
 def test_graph_nodes(timeline: Path, tmp_path: Path) -> None:

@@ -20,11 +20,6 @@ uint8_t* ActivityBuffers::take() {
   return buffer;
 }
 
-void ActivityBuffers::give(uint8_t* buffer) {
-  std::lock_guard lock(mutex_);
-  free_.push_back(buffer);
-}
-
 void ActivityBuffers::push(FilledBuffer buffer) {
   std::lock_guard lock(mutex_);
   queue_.push_back(buffer);
@@ -32,17 +27,19 @@ void ActivityBuffers::push(FilledBuffer buffer) {
   filled_.notify_one();
 }
 
-FilledBuffer ActivityBuffers::pop() {
+FilledBuffer ActivityBuffers::pop(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
-  filled_.wait(lock, [&] { return !queue_.empty(); });
+  if (!filled_.wait_for(lock, at_most, [&] { return !queue_.empty(); })) return {};
   const FilledBuffer buffer = queue_.front();
   queue_.pop_front();
+  ++popped_;
   return buffer;
 }
 
-void ActivityBuffers::decoded() {
+void ActivityBuffers::decoded(FilledBuffer buffer) {
   std::lock_guard lock(mutex_);
-  ++decoded_;
+  if (buffer.data != nullptr) free_.push_back(buffer.data);
+  decoded_ = popped_;
   idle_.notify_all();
 }
 

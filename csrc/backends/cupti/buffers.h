@@ -1,6 +1,7 @@
 // Activity buffers: CUPTI fills them on the program's threads, one thread of ours decodes them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -27,12 +28,12 @@ class ActivityBuffers {
 
   // Null when the bound is reached: CUPTI then drops records and counts them.
   uint8_t* take();
-  void give(uint8_t* buffer);
 
   void push(FilledBuffer buffer);
-  // The next filled buffer; waits for one.
-  FilledBuffer pop();
-  void decoded();
+  // The next filled buffer. Waits for one, at most so long: then, or when push() gave none, `data` is null.
+  FilledBuffer pop(std::chrono::milliseconds at_most);
+  // The buffer of the last pop() is done with.
+  void decoded(FilledBuffer buffer);
   // Until every buffer pushed so far is decoded, at most to `deadline_ns` on the session's clock.
   void wait_decoded(int64_t deadline_ns);
 
@@ -43,7 +44,7 @@ class ActivityBuffers {
   std::vector<uint8_t*> free_;
   std::deque<FilledBuffer> queue_;
   size_t allocated_ = 0;
-  uint64_t pushed_ = 0, decoded_ = 0;
+  uint64_t pushed_ = 0, popped_ = 0, decoded_ = 0;
 };
 
 }  // namespace pasta::cupti

@@ -1,9 +1,8 @@
 #include "backends/cupti/collector.h"
 
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -50,6 +49,8 @@ constexpr CUpti_ActivityKind kAlways[] = {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTI
                                           CUPTI_ACTIVITY_KIND_STREAM, CUPTI_ACTIVITY_KIND_MEMORY2};
 // A killed program loses what CUPTI holds back; it gives up full and idle buffers this often.
 constexpr uint32_t kFlushPeriodMs = 250;
+// And the calls that the decoder holds back.
+constexpr std::chrono::milliseconds kHeldAtMost(500);
 
 TableId table_of(CUpti_ActivityKind kind) {
   switch (kind) {
@@ -61,15 +62,6 @@ TableId table_of(CUpti_ActivityKind kind) {
     case CUPTI_ACTIVITY_KIND_MEMORY2: return TableId::alloc;
     default: return TableId::process;
   }
-}
-
-// --cuda-graph-trace=graph. Enabling these records ends those of graph nodes.
-bool whole_graphs() {
-  static const bool whole = [] {
-    const char* const level = std::getenv("PASTA_CUDA_GRAPH_TRACE");
-    return level != nullptr && std::string_view(level) == "graph";
-  }();
-  return whole;
 }
 
 struct Callback {
@@ -123,6 +115,7 @@ bool Collector::start() {
   if (cupti.call.cuptiSetThreadIdType != nullptr) {
     cupti.call.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
   }
+  enable_latency_timestamps();
   if (cupti.call.cuptiActivityFlushPeriod != nullptr) cupti.call.cuptiActivityFlushPeriod(kFlushPeriodMs);
   clock_.begin = clock_.end = read_clock();
 
@@ -143,6 +136,16 @@ bool Collector::start() {
   register_backend(kBackend);
   set_collecting(counting_launches());
   return true;
+}
+
+// CUPTI takes this only before CUDA is initialised, for the whole run.
+void Collector::enable_latency_timestamps() {
+  if (!traces_latency_timestamps() || !traces(TableId::kernel)) return;
+  const auto enable_timestamps = library().call.cuptiActivityEnableLatencyTimestamps;
+  const CUptiResult result = enable_timestamps == nullptr ? CUPTI_ERROR_NOT_SUPPORTED : enable_timestamps(1);
+  if (result == CUPTI_SUCCESS) return;
+  report_loss("cupti", "kernel", kNullI64, "times of queueing and submission are not taken: " + describe(result),
+              remedy(result));
 }
 
 void Collector::enable(CUpti_ActivityKind kind, bool on) {
@@ -198,7 +201,8 @@ bool Collector::is_ours(CUpti_ActivityKind kind, CUpti_CallbackId id) {
 void Collector::set_collecting(bool on) {
   if (!active()) return;
   for (const CUpti_ActivityKind kind : kGated) {
-    if (kind != CUPTI_ACTIVITY_KIND_GRAPH_TRACE || whole_graphs()) enable(kind, on);
+    // Enabling records of whole graphs ends those of their nodes.
+    if (kind != CUPTI_ACTIVITY_KIND_GRAPH_TRACE || traces_whole_graphs()) enable(kind, on);
   }
   enable_calls(on);
 }
@@ -319,23 +323,28 @@ ClockReading Collector::read_clock() {
 void Collector::run_decoder() {
   pthread_setname_np(pthread_self(), "pasta-cupti");
   while (true) {
-    const FilledBuffer buffer = buffers_->pop();
+    const FilledBuffer buffer = buffers_->pop(decoder_.holds_calls() ? kHeldAtMost : std::chrono::hours(1));
     ClockMap clock;
     {
       std::lock_guard lock(clock_mutex_);
-      clock_.end = read_clock();  // the records lie between the two readings
+      if (buffer.data != nullptr) clock_.end = read_clock();  // the records lie between the two readings
       clock = clock_;
     }
-    decoder_.decode(buffer, clock);
-    buffers_->give(buffer.data);
-    buffers_->decoded();
+    if (buffer.data != nullptr) decoder_.decode(buffer, clock);
+    else decoder_.release_calls(clock);
+    buffers_->decoded(buffer);
   }
+}
+
+void Collector::finish_records(int64_t deadline_ns) {
+  buffers_->push({});
+  buffers_->wait_decoded(deadline_ns);
 }
 
 void Collector::harvest(int64_t deadline_ns) {
   if (!active()) return;
   library().call.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  buffers_->wait_decoded(deadline_ns);
+  finish_records(deadline_ns);
 }
 
 void Collector::forget() { active_.store(false, std::memory_order_release); }

@@ -35,7 +35,7 @@ class Collector {
   template <class Register>
   CUptiResult client_changed_clock(Register&& register_callback) {
     library().call.cuptiActivityFlushAll(0);
-    buffers_->wait_decoded(now_ns() + 1'000'000'000);  // what is there belongs to the old clock
+    finish_records(now_ns() + 1'000'000'000);  // what is there belongs to the old clock
     const CUptiResult result = register_callback();
     std::lock_guard lock(clock_mutex_);
     clock_.begin = clock_.end = read_clock();
@@ -58,6 +58,8 @@ class Collector {
   ClockReading read_clock();
   void enable_unified_memory(uint32_t device);
   void run_decoder();
+  void finish_records(int64_t deadline_ns);  // waits until what CUPTI gave is emitted
+  void enable_latency_timestamps();
   // Tells it once on stderr, and always in `loss`; `table` is empty when it is all of CUDA.
   void fail(const char* table, const std::string& why, const char* remedy);
 

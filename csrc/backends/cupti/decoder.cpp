@@ -128,7 +128,10 @@ void Decoder::decode_alloc(const CUpti_ActivityMemory3& record, const ClockMap& 
   emit(row);
 }
 
-const Decoder::Call& Decoder::call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+const Decoder::Call& Decoder::call_name(const CUpti_ActivityAPI& record) {
+  const CUpti_CallbackId id = record.cbid;
+  const auto domain =
+      record.kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
   Call& call = calls_[uint64_t{domain} << 32 | id];
   if (call.name.value == 0) {
     const char* name = nullptr;
@@ -145,30 +148,42 @@ const Decoder::Call& Decoder::call_name(CUpti_CallbackDomain domain, CUpti_Callb
 }
 
 void Decoder::decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock) {
-  const auto domain =
-      record.kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
-  const Call& call = call_name(domain, record.cbid);
-  if (!call.selected) return;  // another client of CUPTI enabled it
-  ApiRecord row = to_api(record, clock);
-  row.name = call.name;
-  note_thread(row.thread_id);
-  emit(row);
-  if (const std::string_view what = fault(row.result); !what.empty()) {
+  if (!call_name(record).selected) return;  // another client of CUPTI enabled it
+  if (const std::string_view what = fault(static_cast<int32_t>(record.returnValue)); !what.empty()) {
     report_loss("cupti", "kernel", kNullI64,
                 "a kernel of the program failed (" + std::string(what) + "): it and what ran with it are missing",
                 "compute-sanitizer finds the place in the kernel");
   }
-  if (call.waits_for == SyncKind::null) return;
-  // The runtime waits by a call of the driver, which returns first, with the same correlation id: one wait.
-  uint32_t& last = last_wait_[row.thread_id];
-  if (last == record.correlationId) return;
-  last = record.correlationId;
+  const auto outer = [&](const CUpti_ActivityAPI& call) { emit_call(call, clock); };
+  // The runtime may wait in a call that is not named for it.
+  const auto inner = [&](const CUpti_ActivityAPI& call, const CUpti_ActivityAPI& of) {
+    if (call_name(of).waits_for == SyncKind::null) emit_wait(call, call_name(call).waits_for, clock);
+  };
+  outer_calls_.add(record, outer, inner);
+}
+
+void Decoder::release_calls(const ClockMap& clock) {
+  outer_calls_.release([&](const CUpti_ActivityAPI& call) { emit_call(call, clock); });
+}
+
+void Decoder::emit_call(const CUpti_ActivityAPI& record, const ClockMap& clock) {
+  const Call& call = call_name(record);
+  ApiRecord row = to_api(record, clock);
+  row.name = call.name;
+  note_thread(row.thread_id);
+  emit(row);
+  emit_wait(record, call.waits_for, clock);
+}
+
+void Decoder::emit_wait(const CUpti_ActivityAPI& record, SyncKind kind, const ClockMap& clock) {
+  if (kind == SyncKind::null) return;
+  const ApiRecord call = to_api(record, clock);
   SyncRecord sync;
-  sync.start_ns = row.start_ns;
-  sync.end_ns = row.end_ns;
-  sync.thread_id = row.thread_id;
-  sync.correlation_id = row.correlation_id;
-  sync.kind = call.waits_for;
+  sync.start_ns = call.start_ns;
+  sync.end_ns = call.end_ns;
+  sync.thread_id = call.thread_id;
+  sync.correlation_id = call.correlation_id;
+  sync.kind = kind;
   emit(sync);
 }
 

@@ -11,6 +11,7 @@
 
 #include "backends/cupti/buffers.h"
 #include "backends/cupti/normalize.h"
+#include "backends/cupti/outer_calls.h"
 #include "session/session.h"
 
 namespace pasta::cupti {
@@ -18,6 +19,9 @@ namespace pasta::cupti {
 class Decoder {
  public:
   void decode(const FilledBuffer& buffer, const ClockMap& clock);
+  // Calls that wait for the next of their thread (outer_calls.h); release_calls() emits them without it.
+  bool holds_calls() const { return outer_calls_.waiting(); }
+  void release_calls(const ClockMap& clock);
 
  private:
   struct KernelName {
@@ -41,16 +45,18 @@ class Decoder {
   void decode_graph(const CUpti_ActivityGraphTrace& record, const ClockMap& clock);
   void decode_alloc(const CUpti_ActivityMemory3& record, const ClockMap& clock);
   void decode_api(const CUpti_ActivityAPI& record, const ClockMap& clock);
+  void emit_call(const CUpti_ActivityAPI& record, const ClockMap& clock);
+  void emit_wait(const CUpti_ActivityAPI& record, SyncKind kind, const ClockMap& clock);
   void decode_device(const CUpti_ActivityDevice4& record);
   const KernelName& kernel_name(const char* name);
-  const Call& call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id);
+  const Call& call_name(const CUpti_ActivityAPI& record);
   void note_thread(int32_t thread_id);
 
   std::unordered_map<const char*, KernelName> kernel_names_;
   std::unordered_map<int64_t, MemoryObject> objects_;  // by address
   std::unordered_map<uint64_t, Call> calls_;           // by domain and callback id
   std::unordered_set<int32_t> threads_;
-  std::unordered_map<int32_t, uint32_t> last_wait_;  // correlation id, by thread
+  OuterCalls outer_calls_;
 };
 
 }  // namespace pasta::cupti

@@ -5,6 +5,7 @@
 // What goes wrong on request:
 //   STUB_INIT, STUB_CONTEXT, STUB_SYNCHRONIZE   what cuInit, cuCtxCreate and cuCtxSynchronize return
 //   STUB_SUBSCRIBE, STUB_ENABLE                 what cuptiSubscribe, and cuptiActivityEnable of kernels, return
+//   STUB_LATENCY                                what cuptiActivityEnableLatencyTimestamps returns
 //   STUB_DROPPED                                number of records that CUPTI says it dropped
 #include <cuda.h>
 #include <cupti.h>
@@ -46,8 +47,12 @@ CUpti_BuffersCallbackRequestFunc g_request = nullptr;
 CUpti_BuffersCallbackCompleteFunc g_complete = nullptr;
 std::set<int> g_kinds;
 std::set<uint32_t> g_calls;  // of the driver, enabled one by one
-constexpr CUpti_CallbackId kRuntimeSynchronize = 1;  // the only call of the runtime
-bool g_runtime = false;                              // it is enabled
+// Calls of the runtime by callback id, 1 upwards.
+enum RuntimeCall { kRuntimeSynchronize = 1, kRuntimeLaunch, kRuntimeCalls };
+constexpr const char* kRuntimeNames[kRuntimeCalls] = {"INVALID", "cudaDeviceSynchronize_v3020",
+                                                      "cudaLaunchKernel_v7000"};
+std::set<uint32_t> g_runtime_calls;  // enabled one by one
+bool g_latency_timestamps = false;
 uint8_t* g_buffer = nullptr;
 size_t g_bytes = 0, g_used = 0, g_dropped = 0;
 uint32_t g_correlation = 0;
@@ -150,6 +155,10 @@ void deliver_kernel(uint32_t correlation, const unsigned (&shape)[6], uint32_t g
   record.name = name == nullptr ? "_Z3addPKfS0_Pfi" : name;
   record.graphId = graph;
   record.graphNodeId = node;
+  if (g_latency_timestamps) {
+    record.queued = record.start - 200;
+    record.submitted = record.start - 100;
+  }
   deliver(record);
 }
 
@@ -291,21 +300,32 @@ EXPORT CUresult cuCtxSynchronize() {
   return call.result = static_cast<CUresult>(requested_failure("STUB_SYNCHRONIZE"));
 }
 
-// Of the runtime, which calls the driver: both records have one correlation id.
-EXPORT cudaError_t cudaDeviceSynchronize() {
+// Calls of the runtime, which calls the driver: both records have one correlation id.
+template <class Driver>
+cudaError_t runtime_call(RuntimeCall call, Driver&& driver) {
   auto record = empty<CUpti_ActivityAPI>(CUPTI_ACTIVITY_KIND_RUNTIME);
-  record.cbid = kRuntimeSynchronize;
+  record.cbid = call;
   record.start = now();
   record.threadId = static_cast<uint32_t>(gettid());
-  cuCtxSynchronize();
+  driver();
   std::lock_guard lock(g_mutex);
   record.end = now();
   record.correlationId = g_correlation;
-  if (g_runtime) {
+  if (g_runtime_calls.count(call) != 0) {
     g_kinds.insert(CUPTI_ACTIVITY_KIND_RUNTIME);
     deliver(record);
   }
   return cudaSuccess;
+}
+
+EXPORT cudaError_t cudaDeviceSynchronize() {
+  return runtime_call(kRuntimeSynchronize, [] { cuCtxSynchronize(); });
+}
+
+EXPORT cudaError_t cudaLaunchKernel(const void*, dim3 grid, dim3 block, void**, size_t, cudaStream_t) {
+  return runtime_call(kRuntimeLaunch, [&] {
+    cuLaunchKernel(nullptr, grid.x, grid.y, grid.z, block.x, block.y, block.z, 0, nullptr, nullptr, nullptr);
+  });
 }
 
 EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
@@ -343,6 +363,10 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
   }
   std::lock_guard lock(g_mutex);
   g_kinds.insert(kind);
+  for (uint32_t call = 1; kind == CUPTI_ACTIVITY_KIND_DRIVER && call < kCalls; ++call) g_calls.insert(call);
+  for (uint32_t call = 1; kind == CUPTI_ACTIVITY_KIND_RUNTIME && call < kRuntimeCalls; ++call) {
+    g_runtime_calls.insert(call);
+  }
   if (kind == CUPTI_ACTIVITY_KIND_DEVICE) {
     auto record = empty<CUpti_ActivityDevice4>(kind);
     record.name = "Stub GPU";
@@ -356,6 +380,8 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
 EXPORT CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
   std::lock_guard lock(g_mutex);
   g_kinds.erase(kind);
+  if (kind == CUPTI_ACTIVITY_KIND_DRIVER) g_calls.clear();
+  if (kind == CUPTI_ACTIVITY_KIND_RUNTIME) g_runtime_calls.clear();
   return CUPTI_SUCCESS;
 }
 
@@ -368,7 +394,17 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, ui
 
 EXPORT CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t on) {
   std::lock_guard lock(g_mutex);
-  if (id == kRuntimeSynchronize) g_runtime = on != 0;
+  if (on != 0) g_runtime_calls.insert(id);
+  else g_runtime_calls.erase(id);
+  return CUPTI_SUCCESS;
+}
+
+// As the real one: CUDA must not be in use yet.
+EXPORT CUptiResult CUPTIAPI cuptiActivityEnableLatencyTimestamps(uint8_t on) {
+  if (const int failure = requested_failure("STUB_LATENCY")) return static_cast<CUptiResult>(failure);
+  std::lock_guard lock(g_mutex);
+  if (g_correlation != 0) return CUPTI_ERROR_INVALID_OPERATION;
+  g_latency_timestamps = on != 0;
   return CUPTI_SUCCESS;
 }
 
@@ -395,8 +431,8 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, uint32_
 }
 
 EXPORT CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
-  if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && id == kRuntimeSynchronize) {
-    *name = "cudaDeviceSynchronize_v3020";
+  if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && id > 0 && id < kRuntimeCalls) {
+    *name = kRuntimeNames[id];
     return CUPTI_SUCCESS;
   }
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API || id == 0 || id >= kCalls) return CUPTI_ERROR_INVALID_PARAMETER;

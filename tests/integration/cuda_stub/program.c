@@ -1,6 +1,7 @@
-/* program [launches N] [copies N] [graphs N] [waits N] [profiled N]: N launches of 4096 x 256, N copies of 4096 bytes up, N
-   graph launches, N waits by the runtime, N launches between cuProfilerStart and cuProfilerStop; always one buffer of 1 MiB, one fill of 512 bytes and one wait by the driver. Errors are
-   the program's own: told and exit 1. */
+/* program [launches N] [runtime N] [copies N] [graphs N] [waits N] [profiled N]: N launches of 4096 x 256 by the driver, N
+   by the runtime, N copies of 4096 bytes up, N graph launches, N waits by the runtime, N launches between cuProfilerStart
+   and cuProfilerStop; always one buffer of 1 MiB, one fill of 512 bytes and one wait by the driver. Errors are the program's
+   own: told and exit 1. */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,11 @@
     }                                                           \
   } while (0)
 
+typedef struct {
+  unsigned x, y, z;
+} dim3;
 int cudaDeviceSynchronize(void);
+int cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, void*);
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
 
@@ -45,6 +50,9 @@ int main(int argc, char** argv) {
   for (int i = 0; i < count(argc, argv, "launches"); ++i) {
     CHECK(cuCtxGetDevice(&device)); /* what nobody wants to see */
     CHECK(cuLaunchKernel(NULL, 4096, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
+  }
+  for (int i = 0; i < count(argc, argv, "runtime"); ++i) {
+    cudaLaunchKernel(NULL, (dim3){4096, 1, 1}, (dim3){256, 1, 1}, NULL, 0, NULL);
   }
   for (int i = 0; i < count(argc, argv, "graphs"); ++i) CHECK(cuGraphLaunch(NULL, NULL));
   for (int i = 0; i < count(argc, argv, "waits"); ++i) cudaDeviceSynchronize();

@@ -62,6 +62,15 @@ void test_ranges() {
   CHECK(options.range_repeats == 3);
 }
 
+void test_cuda() {
+  CHECK(!Options::from_environment().whole_graphs && !Options::from_environment().latency_timestamps);
+  setenv("PASTA_CUDA_GRAPH_TRACE", "node", 1);
+  CHECK(!Options::from_environment().whole_graphs);
+  setenv("PASTA_CUDA_GRAPH_TRACE", "graph", 1);
+  setenv("PASTA_CUDA_LATENCY_TIMESTAMPS", "1", 1);
+  CHECK(Options::from_environment().whole_graphs && Options::from_environment().latency_timestamps);
+}
+
 void test_expansion() {
   setenv("PASTA_TEST_VALUE", "v", 1);
   pasta::Identity identity{3, 1, 8, "node7", "cmd", "exe"};
@@ -86,6 +95,7 @@ int main() {
   test_lists();
   test_trace_groups();
   test_ranges();
+  test_cuda();
   test_expansion();
   test_crc();
   return g_failures == 0 ? 0 : 1;
