@@ -29,6 +29,10 @@ Form = Literal["file", "dir"]
 PART_ROWS = 1 << 19
 #: Rows that share statistics: a reader that wants a time or a rank skips the others.
 ROW_GROUP_ROWS = 1 << 17
+#: Times and ids are most of a trace. Of these zstd's lowest level makes less than its default, in less time, and so do
+#: pages smaller than polars' (measured on CUDA, OpenCL and imported traces: 3 to 16 % less).
+ZSTD_LEVEL = 1
+PAGE_BYTES = 1 << 18
 
 
 class TraceWriter:
@@ -126,7 +130,13 @@ class TraceWriter:
 
     def _write(self, member: str, part: pl.DataFrame) -> None:
         parquet = BytesIO()
-        part.write_parquet(parquet, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+        part.write_parquet(
+            parquet,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            row_group_size=ROW_GROUP_ROWS,
+            data_page_size=PAGE_BYTES,
+        )
         self._crc32[member] = zlib.crc32(parquet.getbuffer())
         self._add(member, parquet.getbuffer())
 
