@@ -96,6 +96,11 @@ void emit_launch(const ResultBuffer::Launch& launch, const uint8_t* slot) {
   memory::LaunchAccess access =
       memory::decode(plan, *launch.binding, launch.work_items, slot, launch.binding->slot_bytes);
   report_lanes(plan, access);
+  if (access.lines_lost) {
+    report_loss("opencl", "access_object", 1,
+                "the device forms sub-groups across the rows of a work-group: the lines of a launch are not counted",
+                "report this device to pasta's authors");
+  }
   add_trace(launch, slot, access);
   const MemoryOptions& options = memory_options();
   if (options.objects || options.lines) {

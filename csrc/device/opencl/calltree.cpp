@@ -59,6 +59,8 @@ class Builder {
       count(instance);
       plan_marks(source_, tree_, instance);
     }
+    if (tree_.plan.reducers.marks_by_row() && source_.types.address_bytes() == 8)
+      plan_rows(source_, tree_);
     resolve_dynamic_sites();
     compare_lanes();
     count_blocks();
@@ -192,7 +194,7 @@ class Builder {
           if (known_private) continue;
           instance.matters = true;
           uint32_t site = add_site(instance, access, origin, instruction, b, position, line);
-          instance.accesses.push_back({b, i, access, site, {}, kNone});
+          instance.accesses.push_back({b, i, access, site, {}, std::nullopt, kNone});
         }
       }
     }

@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "device/opencl/plan.h"
 #include "device/opencl/provenance.h"
+#include "device/opencl/rows.h"
 #include "device/opencl/spirv/module.h"
 #include "device/opencl/spirv/types.h"
 
@@ -44,6 +46,7 @@ struct InstanceAccess {
   Access access;
   uint32_t site;
   Mark mark;
+  std::optional<RowStep> row;  // where the first work-item of a row marks for all
   uint32_t amount = kNone;  // counter of elements or bytes, for accesses of a variable amount
 };
 

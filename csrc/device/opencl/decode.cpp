@@ -34,6 +34,7 @@ class Decoder {
     for (uint32_t s = 0; s < plan_.sites.size(); ++s) launch.sites.push_back(site(s));
     add_objects(launch);
     for (const auto& [place, block] : blocks_) launch.blocks.push_back(block);
+    launch.lines_lost = are_lines_lost();
     uint64_t room = binding_.words[kBindingTraceRecords];
     for (uint32_t s = 0; s < plan_.sums.size(); ++s)
       launch.lanes_lost |= is_lost(plan_.sum_lost_counter(s));
@@ -168,8 +169,10 @@ class Decoder {
     }
   }
 
+  bool are_lines_lost() const { return plan_.rows && word(kSlotScattered) != 0; }
+
   bool has_map(uint64_t object) const {
-    if (!plan_.reducers.lines) return false;
+    if (!plan_.reducers.lines || are_lines_lost()) return false;
     if (object >= plan_.roots.size()) return true;
     Space space = plan_.roots[object].space;
     return space == Space::global || space == Space::constant;
@@ -225,15 +228,6 @@ class Decoder {
     uint64_t granules = ((base + bytes - 1) >> shift) - line0 + 1;
     if (map > bytes_ || granules > bytes_ - map) return;
     const uint8_t* touched = slot_ + map;
-    if (!plan_.reducers.extents) {
-      uint64_t first = 0, end = granules;
-      while (first < end && !touched[first]) ++first;
-      while (end > first && !touched[end - 1]) --end;
-      if (first < end) {
-        object.first_offset = std::max((line0 + first) << shift, base) - base;
-        object.last_offset = std::min((line0 + end) << shift, base + bytes) - base - 1;
-      }
-    }
     constexpr uint32_t kShifts[] = {kLineShift, kPageShift, 16, 21};
     std::optional<uint64_t>* const counts[] = {&object.lines, &object.pages_4k, &object.pages_64k,
                                                &object.pages_2m};
@@ -242,21 +236,28 @@ class Decoder {
       if (kShifts[i] >= shift) *counts[i] = 0;
       previous[i] = ~uint64_t{0};
     }
-    for (uint64_t g = 0; g < granules; ++g) {
-      uint64_t eight = 1;
-      if (g % 8 == 0 && granules - g >= 8) std::memcpy(&eight, touched + g, 8);
-      if (eight == 0) {
-        g += 7;
-        continue;
-      }
-      if (!touched[g]) continue;
+    // Page by page, where granules are smaller: the sum over a page is what compilers vectorize.
+    const uint64_t in_page = shift < kPageShift ? uint64_t{1} << (kPageShift - shift) : 1;
+    uint64_t first = granules, last = 0;
+    for (uint64_t g = 0, end; g < granules; g = end) {
+      end = std::min(granules, ((line0 + g) / in_page + 1) * in_page - line0);
+      uint64_t here = 0;
+      for (uint64_t k = g; k < end; ++k) here += touched[k] != 0;
+      if (here == 0) continue;
+      if (first == granules) first = g;
+      last = end;
       for (int i = 0; i < 4; ++i) {
         if (kShifts[i] < shift) continue;
-        uint64_t block = (line0 + g) >> (kShifts[i] - shift);
-        **counts[i] += block != previous[i];
+        const uint64_t block = (line0 + g) >> (kShifts[i] - shift);
+        **counts[i] += i == 0 ? here : block != previous[i];
         previous[i] = block;
       }
     }
+    if (plan_.reducers.extents || last == 0) return;
+    while (!touched[first]) ++first;
+    while (!touched[last - 1]) --last;
+    object.first_offset = std::max((line0 + first) << shift, base) - base;
+    object.last_offset = std::min((line0 + last) << shift, base + bytes) - base - 1;
   }
 
   const KernelPlan& plan_;

@@ -55,6 +55,7 @@ struct LaunchAccess {
   std::vector<BlockAccess> blocks;     // of known objects, those accessed; by object and offset
   uint64_t local_size[3] = {0, 0, 0};  // as enqueued
   uint64_t trace_lost = 0;             // accesses that found no room in the trace
+  bool lines_lost = false;             // the device's sub-groups are no parts of rows
   bool lanes_lost = false;             // some that are compared found no room in the scratch
 };
 

@@ -68,11 +68,15 @@ Id DeviceCode::is_same_in_sub_group(Emitter& code, Id value) {
                    {scope, code.compare(OpIEqual, value, first)});
 }
 
-Id DeviceCode::is_first_in_sub_group(Emitter& code) {
+Id DeviceCode::lane(Emitter& code) {
   Id uint = globals_.int_type(32);
   Id variable = globals_.builtin(BuiltInSubgroupLocalInvocationId,
                                  "__spirv_BuiltInSubgroupLocalInvocationId", uint);
-  return code.compare(OpIEqual, code.load(uint, variable, 4), globals_.u32(0));
+  return code.emit(OpUConvert, ulong(), {code.load(uint, variable, 4)});
+}
+
+Id DeviceCode::is_first_in_sub_group(Emitter& code) {
+  return code.compare(OpIEqual, lane(code), globals_.u64(0));
 }
 
 NewFunction DeviceCode::begin(const char* name, Id result, const Parameters& parameters, Id* id,
@@ -218,26 +222,49 @@ Id DeviceCode::mark() {
   return end(function, id);
 }
 
+DeviceCode::Object DeviceCode::object_of(Emitter& code, Id state, Id slot, uint32_t root) {
+  auto field = [&](ObjectWord number) {
+    return binding_word(code, state, slot,
+                        kBindingObjects + root * kBindingObjectWords + number);
+  };
+  Id one = globals_.u64(1), zero = globals_.u64(0);
+  Id pointer = load_word(code, state, state_.root(root, StateLayout::pointer));
+  Object object;
+  object.base = code.binary(OpISub, pointer, field(kObjectStart));
+  object.bytes = field(kObjectBytes);
+  object.blocks = field(kObjectBlocks);
+  Id shift = field(kObjectShift);
+  Id line0 = code.binary(OpShiftRightLogical, object.base, shift);
+  Id end = code.binary(OpISub, code.binary(OpIAdd, object.base, object.bytes), one);
+  Id lines = code.binary(
+      OpIAdd, code.binary(OpISub, code.binary(OpShiftRightLogical, end, shift), line0), one);
+  Id limit = code.select(code.compare(OpIEqual, object.bytes, zero), zero, lines);
+  object.map = {field(kObjectMap), shift, line0, limit};
+  return object;
+}
+
 DeviceCode::Map DeviceCode::map_of(Emitter& code, Id state, uint32_t root) {
   auto word = [&](StateLayout::RootWord w) { return load_word(code, state, state_.root(root, w)); };
   return {word(StateLayout::map), word(StateLayout::shift), word(StateLayout::line0),
           word(StateLayout::limit)};
 }
 
+// The line of an address in its object's map; where it is in none, the map's last.
+Id DeviceCode::line_of(Emitter& code, const Map& map, Id address) {
+  Id line = code.binary(OpISub, code.binary(OpShiftRightLogical, address, map.shift), map.line0);
+  return code.unsigned_min(line, map.limit);
+}
+
 void DeviceCode::mark_bytes(Emitter& code, Id state, Id slot, const Map& map, Id address, Id bytes,
                             uint32_t lines) {
-  auto line_of = [&](Id at) {
-    Id line = code.binary(OpISub, code.binary(OpShiftRightLogical, at, map.shift), map.line0);
-    return code.unsigned_min(line, map.limit);
-  };
   auto mark_line = [&](Id line) {
     code.emit(OpFunctionCall, globals_.void_type(),
               {mark(), state, slot, code.binary(OpIAdd, map.offset, line)});
   };
-  Id first = line_of(address);
+  Id first = line_of(code, map, address);
   if (lines == 1) return mark_line(first);
   Id one = globals_.u64(1);
-  Id last = line_of(code.binary(OpISub, code.binary(OpIAdd, address, bytes), one));
+  Id last = line_of(code, map, code.binary(OpISub, code.binary(OpIAdd, address, bytes), one));
   if (lines != kAnyLines) {
     mark_line(first);
     if (lines == 3) mark_line(code.unsigned_min(code.binary(OpIAdd, first, one), last));

@@ -15,6 +15,7 @@
 
 #include "device/opencl/layout.h"
 #include "device/opencl/plan.h"
+#include "device/opencl/rows.h"
 #include "device/opencl/spirv/builder.h"
 
 namespace pasta::memory {
@@ -28,6 +29,7 @@ struct StateLayout {
   uint32_t block_runs;
 
   enum RootWord : uint32_t {
+    pointer,  // the address that the program gave
     base,
     bytes,
     line0,
@@ -65,7 +67,10 @@ struct StateLayout {
   // how many so far.
   uint32_t block_place(uint32_t run) const { return ordinal(meetings) + 2 * run; }
   uint32_t block_length(uint32_t run) const { return block_place(run) + 1; }
-  uint32_t words() const { return block_place(block_runs); }
+  // Whether the work-item's sub-group is the first of its row, and the work-items of the row.
+  uint32_t row_leads() const { return block_place(block_runs); }
+  uint32_t row_items() const { return row_leads() + 1; }
+  uint32_t words() const { return row_items() + 1; }
 };
 
 // What a function that finds the object of an address returns when there is none.
@@ -102,7 +107,20 @@ class DeviceCode {
   // and whether the work-item is the first.
   spirv::Id is_same_in_sub_group(spirv::Emitter& code, spirv::Id value);
   spirv::Id is_first_in_sub_group(spirv::Emitter& code);
+  spirv::Id lane(spirv::Emitter& code);  // number in the device's own sub-group, 64 bits
   spirv::Id binding_word(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t word);
+
+  // Where the lines of an object are marked.
+  struct Map {
+    spirv::Id offset, shift, line0, limit;
+  };
+  // The object of a root, read from the binding: for what most work-items need not know, while the state is for what
+  // they do.
+  struct Object {
+    spirv::Id base, bytes, blocks;
+    Map map;
+  };
+  Object object_of(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t root);
 
   // -- Functions, as they would read in C. `state` and `slot` are the first two parameters of most.
   spirv::Id add();          // void (slot, ulong offset, ulong value): atomically
@@ -113,6 +131,7 @@ class DeviceCode {
   // void (state, slot, ulong address, ulong bytes): the access, in at most `lines` lines, touches a
   // root
   spirv::Id touch(uint32_t root, uint32_t lines);
+  spirv::Id mark_row(uint32_t root, uint64_t bytes, uint32_t lines, const RowStep& step);
   // ulong (state, slot, ulong address, ulong bytes): touches the object there and returns its
   // number: a root, or roots + range (if `ranges` are to be searched), or kNowhere
   spirv::Id reach(const std::vector<uint32_t>& candidates, bool ranges, uint32_t lines);
@@ -151,11 +170,8 @@ class DeviceCode {
                            spirv::Id* id, uint32_t control = spirv::kFunctionInline);
   spirv::Id end(spirv::NewFunction& function, spirv::Id id);
   spirv::Id flush(const char* name, spirv::Op group_operation, spirv::Id by_one);
-  // Where the lines of an object are marked.
-  struct Map {
-    spirv::Id offset, shift, line0, limit;
-  };
   Map map_of(spirv::Emitter& code, spirv::Id state, uint32_t root);
+  spirv::Id line_of(spirv::Emitter& code, const Map& map, spirv::Id address);
   void mark_bytes(spirv::Emitter& code, spirv::Id state, spirv::Id slot, const Map& map,
                   spirv::Id address, spirv::Id bytes, uint32_t lines);
   void widen_extents(spirv::Emitter& code, spirv::Id state, uint32_t root, spirv::Id address,
@@ -183,6 +199,8 @@ class DeviceCode {
   StateLayout state_;
   std::map<std::string, spirv::Id> made_;
   std::map<std::tuple<std::vector<uint32_t>, bool, uint32_t>, spirv::Id> reach_;
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, int64_t, bool, int64_t, uint32_t, bool>, spirv::Id>
+      mark_row_;
 };
 
 }  // namespace pasta::memory

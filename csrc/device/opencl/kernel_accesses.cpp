@@ -58,7 +58,9 @@ void KernelWriter::access(Emitter& code, const InstanceAccess& found, const Ids&
       uint64_t bytes = mark.bytes ? mark.bytes : access.bytes;
       uint64_t alignment = mark.bytes ? mark.alignment : access.alignment;
       Id object = 0;
-      if (marked || site.dynamic != kNone) {
+      if (marked && found.row) {
+        mark_row(code, found, first, bytes, lines_of(bytes, alignment), ids);
+      } else if (marked || site.dynamic != kNone) {
         object = touch(code, state_, slot_, found.site, first, globals_.u64(bytes),
                        lines_of(bytes, alignment));
       }
@@ -119,6 +121,20 @@ Id KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id add
               {device_.touch(site.root, lines), state, slot, address, bytes});
   }
   return 0;
+}
+
+void KernelWriter::mark_row(Emitter& code, const InstanceAccess& found, Id address, uint64_t bytes,
+                            uint32_t lines, const Ids& ids) {
+  const RowStep& step = *found.row;
+  Id narrow = globals_.u64(0);
+  if (step.narrow) {
+    auto copy = ids.find(step.narrow);
+    narrow = code.emit(step.is_signed ? OpSConvert : OpUConvert, device_.ulong(),
+                       {copy == ids.end() ? step.narrow : copy->second});
+  }
+  code.emit(OpFunctionCall, globals_.void_type(),
+            {device_.mark_row(plan_.sites[found.site].root, bytes, lines, step), state_, slot_,
+             address, narrow});
 }
 
 void KernelWriter::count_block(Emitter& code, Id state, Id slot, uint32_t number, Id object,

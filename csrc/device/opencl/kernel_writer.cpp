@@ -84,8 +84,16 @@ Function KernelWriter::wrapper(const Function& kernel, Id body) {
       code.binary(OpIMul, code.binary(OpShiftRightLogical, launch, globals_.u64(32)), unit);
   Id slot = device_.byte_at(code, buffer, slot_offset);
   set_up(code, state, slot, code.binary(OpISub, binding_at, slot_offset));
+  if (plan_.rows) find_row(code, state, slot);
   if (plan_.meetings) take_scratch(code, state, slot, slot_offset);
-  publish_facts(code, state, slot);
+  if (plan_.rows) {
+    // A question that is the same for a sub-group first.
+    Id leads = device_.load_word(code, state, device_.state_layout().row_leads());
+    code.when(code.compare(OpINotEqual, leads, globals_.u64(0)),
+              [&] { publish_facts(code, state, slot); });
+  } else {
+    publish_facts(code, state, slot);
+  }
   std::vector<uint32_t> call{body};
   call.insert(call.end(), arguments.begin(), arguments.end());
   call.push_back(state);
@@ -101,7 +109,7 @@ Function KernelWriter::wrapper(const Function& kernel, Id body) {
 
 void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   const StateLayout& layout = device_.state_layout();
-  Id zero = globals_.u64(0), one = globals_.u64(1);
+  Id zero = globals_.u64(0);
   device_.store_word(code, state, layout.binding(), binding_offset);
   Id zero_at = code.binary(OpIAdd, binding_offset, globals_.u64(kBindingZero * kWord));
   Id unknown = code.load(device_.ulong(), device_.long_at(code, slot, zero_at), kWord);
@@ -117,35 +125,26 @@ void KernelWriter::set_up(Emitter& code, Id state, Id slot, Id binding_offset) {
   for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
     const Root& root = plan_.roots[k];
     if (!is_addressed(root)) continue;
-    auto field = [&](ObjectWord number) {
-      uint64_t word = kBindingObjects + uint64_t{k} * kBindingObjectWords + number;
-      Id offset = code.binary(OpIAdd, binding_offset, globals_.u64(word * kWord));
-      return code.load(device_.ulong(), device_.long_at(code, slot, offset), kWord);
-    };
     auto set = [&](StateLayout::RootWord word, Id value) {
       device_.store_word(code, state, layout.root(k, word), value);
-      return value;
     };
-    Id base =
-        set(StateLayout::base,
-            code.binary(OpISub, code.address(root_pointer(root)), field(kObjectStart)));
-    Id bytes = set(StateLayout::bytes, field(kObjectBytes));
-    set(StateLayout::map, field(kObjectMap));
+    set(StateLayout::pointer, code.address(root_pointer(root)));
+    const DeviceCode::Object object = device_.object_of(code, state, slot, k);
+    set(StateLayout::base, object.base);
+    set(StateLayout::bytes, object.bytes);
+    set(StateLayout::map, object.map.offset);
+    set(StateLayout::shift, object.map.shift);
+    set(StateLayout::line0, object.map.line0);
+    set(StateLayout::limit, object.map.limit);
     if (plan_.reducers.blocks) {
-      Id blocks = field(kObjectBlocks);
+      Id blocks = object.blocks;
       constexpr uint32_t shift = kBlockShift + 3;  // see block_row_bytes
-      Id units = code.binary(OpIAdd, bytes, globals_.u64((uint64_t{1} << shift) - 1));
+      Id units = code.binary(OpIAdd, object.bytes, globals_.u64((uint64_t{1} << shift) - 1));
       units = code.binary(OpShiftRightLogical, units, globals_.u64(shift));
       Id row = code.binary(OpIMul, code.binary(OpIMul, units, globals_.u64(kUnit)), shard(code));
       Id exists = code.compare(OpINotEqual, blocks, zero);
       set(StateLayout::blocks, code.select(exists, code.binary(OpIAdd, blocks, row), zero));
     }
-    Id shift = set(StateLayout::shift, field(kObjectShift));
-    Id line0 = set(StateLayout::line0, code.binary(OpShiftRightLogical, base, shift));
-    Id end = code.binary(OpISub, code.binary(OpIAdd, base, bytes), one);
-    Id granules = code.binary(
-        OpIAdd, code.binary(OpISub, code.binary(OpShiftRightLogical, end, shift), line0), one);
-    set(StateLayout::limit, code.select(code.compare(OpIEqual, bytes, zero), zero, granules));
     if (!plan_.reducers.extents) continue;
     set(StateLayout::first, varying_zero);
     set(StateLayout::last, varying_zero);
@@ -206,6 +205,24 @@ Id KernelWriter::shard_row(Emitter& code) {
   return code.binary(OpIMul, shard(code), globals_.u64(row_bytes));
 }
 
+// Whether the sub-group is the first of a row. One whose work-items are not consecutive in a row tells the host.
+void KernelWriter::find_row(Emitter& code, Id state, Id slot) {
+  const StateLayout& layout = device_.state_layout();
+  globals_.capability(CapabilityGroups);
+  Id item = device_.builtin3(code, BuiltInLocalInvocationId, "__spirv_BuiltInLocalInvocationId", 0);
+  Id first = code.emit(OpGroupBroadcast, device_.ulong(),
+                       {globals_.u32(ScopeSubgroup), item, globals_.u32(0)});
+  Id is_first = code.compare(OpIEqual, first, globals_.u64(0));
+  device_.store_word(code, state, layout.row_leads(),
+                     code.select(is_first, globals_.u64(1), globals_.u64(0)));
+  device_.store_word(code, state, layout.row_items(),
+                     device_.builtin3(code, BuiltInWorkgroupSize, "__spirv_BuiltInWorkgroupSize", 0));
+  Id expected = code.binary(OpIAdd, first, device_.lane(code));
+  code.when(code.compare(OpINotEqual, item, expected), [&] {
+    code.store(device_.long_at(code, slot, globals_.u64(kSlotScattered * kWord)), globals_.u64(1), kWord);
+  });
+}
+
 // The first work-item tells the host what only the device knows.
 void KernelWriter::publish_facts(Emitter& code, Id state, Id slot) {
   Id item = device_.builtin1(code, BuiltInGlobalLinearId, "__spirv_BuiltInGlobalLinearId");
@@ -221,8 +238,7 @@ void KernelWriter::publish_facts(Emitter& code, Id state, Id slot) {
   }
   for (uint32_t k = 0; k < plan_.roots.size(); ++k) {
     if (!is_addressed(plan_.roots[k])) continue;
-    uint32_t base = device_.state_layout().root(k, StateLayout::base);
-    put(device_.slot_layout().base(k), device_.load_word(code, state, base));
+    put(device_.slot_layout().base(k), device_.object_of(code, state, slot, k).base);
   }
   code.branch(rest);
   code.begin_block(rest);

@@ -34,6 +34,7 @@ class KernelWriter {
   static uint32_t group_differs(uint32_t sum) { return 2 + 2 * sum; }  // 1: another has another
   void take_scratch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
   void settle(spirv::Emitter& code, spirv::Id state, spirv::Id slot, spirv::Id slot_offset);
+  void find_row(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
   void publish_facts(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
   void tear_down(spirv::Emitter& code, spirv::Id state, spirv::Id slot);
 
@@ -47,6 +48,8 @@ class KernelWriter {
   // trace(). Returns the object of a dynamic site, else 0.
   spirv::Id touch(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
                   spirv::Id address, spirv::Id bytes, uint32_t lines);
+  void mark_row(spirv::Emitter& code, const InstanceAccess& found, spirv::Id address, uint64_t bytes,
+                uint32_t lines, const Ids& ids);
   void count_block(spirv::Emitter& code, spirv::Id state, spirv::Id slot, uint32_t site,
                    spirv::Id object, spirv::Id address);
   spirv::Id outside_address(spirv::Emitter& code, spirv::Id state, const Site& site,

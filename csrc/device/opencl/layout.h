@@ -12,7 +12,8 @@
 //   slot     0        accesses that wanted a place in the trace: more than it holds are lost
 //            1..3     work-group size as enqueued: the runtime may have chosen it
 //            4        work-groups that found no scratch: their lanes were not compared
-//            5..7     0
+//            5        1: a sub-group is no part of a row, and lines of the map may be missing
+//            6..7     0
 //            8..      of root k (K roots), three arrays:
 //                     base[k]   address of its object's first byte, as the device sees it
 //                     first[k]  ~(offset of the first byte touched)
@@ -71,6 +72,7 @@ inline constexpr uint32_t kBanks = 32;  // of local memory, each 4 bytes wide
 inline constexpr uint32_t kSlotTraceWanted = 0;
 inline constexpr uint32_t kSlotLocalSize = 1;
 inline constexpr uint32_t kSlotUngrouped = 4;
+inline constexpr uint32_t kSlotScattered = 5;
 inline constexpr uint32_t kSlotRoots = 8;
 
 struct SlotLayout {

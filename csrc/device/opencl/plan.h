@@ -61,6 +61,7 @@ struct Site {
   // Numbers in the plan, where lanes are compared: of the sum of its executions, and among the sites
   // that are compared at each access.
   uint32_t sum = kNone, meeting = kNone;
+  bool along_row = false;      // the first work-item of a row marks its lines
   uint32_t block_run = kNone;  // number among the sites whose blocks are counted
 
   // Where it stands in the program.
@@ -98,6 +99,10 @@ struct Reducers {
   // How the device can add: both must be there for it, else a slower way is taken.
   bool int64_atomics = true;
   bool sub_groups = true;
+
+  // The first work-item of a row marks the lines of all, where their addresses are consecutive (rows.h). Few cores run
+  // sub-groups that are parts of rows, in the order of local ids; where one is not, the slot says so.
+  bool marks_by_row() const { return lines && !extents && !many_cores && sub_groups; }
 };
 
 struct KernelPlan {
@@ -109,6 +114,7 @@ struct KernelPlan {
   uint32_t counters = 0;
   uint32_t dynamic_sites = 0;
   uint32_t block_runs = 0;
+  bool rows = false;  // some access goes along a row
 
   // Counters that sub-groups, not work-items, add to; in the slot behind the `counters`.
   std::vector<CountSum> sums;  // of which the largest of a sub-group's work-items are added up

@@ -62,6 +62,7 @@ py::dict to_dict(const Site& site) {
   d["line"] = site.line;
   d["file"] = site.file;
   d["opcode"] = site.opcode;
+  d["along_row"] = site.along_row;
   return d;
 }
 
@@ -118,6 +119,7 @@ py::dict to_dict(const LaunchAccess& launch, const KernelPlan& plan) {
   d["blocks"] = blocks;
   d["local_size"] = std::vector<uint64_t>(launch.local_size, launch.local_size + 3);
   d["trace_lost"] = launch.trace_lost;
+  d["lines_lost"] = launch.lines_lost;
   d["lanes_lost"] = launch.lanes_lost;
   return d;
 }

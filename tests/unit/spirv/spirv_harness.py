@@ -140,6 +140,7 @@ class Result:
     blocks: list[tuple[int, int, int, int]]  # object, offset, bytes, accesses
     local_size: list[int]
     trace_lost: int
+    lines_lost: bool
     lanes_lost: bool
     slot: bytes = field(repr=False)
     binding: Any = field(repr=False)

@@ -111,6 +111,64 @@ Set on_cycle(const Graph& graph, uint32_t avoided) {
   return result;
 }
 
+constexpr uint32_t kUnreachable = ~0u;
+
+// Of each block, the last one that all paths from block 0 to it pass; block 0 has itself. Cooper, Harvey and Kennedy,
+// "A Simple, Fast Dominance Algorithm" (2001).
+std::vector<uint32_t> immediate_dominators(const Graph& graph, std::vector<uint32_t>* depth) {
+  Graph back = reversed(graph);
+  size_t n = graph.size();
+  std::vector<uint32_t> parent(n, kUnreachable);
+  depth->assign(n, 0);
+  if (n == 0) return parent;
+
+  std::vector<uint32_t> post_order, number(n, kUnreachable), next_edge(n, 0), path{0};
+  Set seen(n);
+  seen[0] = true;
+  while (!path.empty()) {
+    uint32_t block = path.back();
+    if (next_edge[block] < graph[block].size()) {
+      uint32_t to = graph[block][next_edge[block]++];
+      if (!seen[to]) {
+        seen[to] = true;
+        path.push_back(to);
+      }
+      continue;
+    }
+    number[block] = static_cast<uint32_t>(post_order.size());
+    post_order.push_back(block);
+    path.pop_back();
+  }
+
+  parent[0] = 0;
+  auto common = [&](uint32_t a, uint32_t b) {
+    while (a != b) {
+      while (number[a] < number[b]) a = parent[a];
+      while (number[b] < number[a]) b = parent[b];
+    }
+    return a;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = post_order.size(); i-- > 0;) {
+      uint32_t block = post_order[i];
+      if (block == 0) continue;
+      uint32_t found = kUnreachable;
+      for (uint32_t from : back[block]) {
+        if (parent[from] == kUnreachable) continue;
+        found = found == kUnreachable ? from : common(from, found);
+      }
+      changed |= parent[block] != found;
+      parent[block] = found;
+    }
+  }
+  for (size_t i = post_order.size(); i-- > 0;) {
+    uint32_t block = post_order[i];
+    if (block != 0) (*depth)[block] = (*depth)[parent[block]] + 1;
+  }
+  return parent;
+}
+
 }  // namespace
 
 std::vector<uint32_t> count_classes(const Definitions& definitions, const Function& function) {
@@ -149,61 +207,8 @@ std::vector<uint32_t> count_classes(const Definitions& definitions, const Functi
   return classes;
 }
 
-constexpr uint32_t kUnreachable = ~0u;
-
-// Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 Dominators::Dominators(const Definitions& definitions, const Function& function) {
-  Graph graph = successors(definitions, function);
-  Graph back = reversed(graph);
-  size_t n = graph.size();
-  parent_.assign(n, kUnreachable);
-  depth_.assign(n, 0);
-  if (n == 0) return;
-
-  std::vector<uint32_t> post_order, number(n, kUnreachable), next_edge(n, 0), path{0};
-  Set seen(n);
-  seen[0] = true;
-  while (!path.empty()) {
-    uint32_t block = path.back();
-    if (next_edge[block] < graph[block].size()) {
-      uint32_t to = graph[block][next_edge[block]++];
-      if (!seen[to]) {
-        seen[to] = true;
-        path.push_back(to);
-      }
-      continue;
-    }
-    number[block] = static_cast<uint32_t>(post_order.size());
-    post_order.push_back(block);
-    path.pop_back();
-  }
-
-  parent_[0] = 0;
-  auto common = [&](uint32_t a, uint32_t b) {
-    while (a != b) {
-      while (number[a] < number[b]) a = parent_[a];
-      while (number[b] < number[a]) b = parent_[b];
-    }
-    return a;
-  };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = post_order.size(); i-- > 0;) {
-      uint32_t block = post_order[i];
-      if (block == 0) continue;
-      uint32_t found = kUnreachable;
-      for (uint32_t from : back[block]) {
-        if (parent_[from] == kUnreachable) continue;
-        found = found == kUnreachable ? from : common(from, found);
-      }
-      changed |= parent_[block] != found;
-      parent_[block] = found;
-    }
-  }
-  for (size_t i = post_order.size(); i-- > 0;) {
-    uint32_t block = post_order[i];
-    if (block != 0) depth_[block] = depth_[parent_[block]] + 1;
-  }
+  parent_ = immediate_dominators(successors(definitions, function), &depth_);
 }
 
 bool Dominators::dominates(uint32_t a, uint32_t b) const {
@@ -211,6 +216,32 @@ bool Dominators::dominates(uint32_t a, uint32_t b) const {
   if (parent_[a] == kUnreachable || parent_[b] == kUnreachable) return false;
   while (depth_[b] > depth_[a]) b = parent_[b];
   return a == b;
+}
+
+Branches::Branches(const Definitions& definitions, const Function& function)
+    : graph_(successors(definitions, function)), back_(reversed(graph_)) {
+  // Backwards, and one further, from a block 0 that all returns lead to.
+  const uint32_t n = static_cast<uint32_t>(graph_.size());
+  Graph from_end(n + 1);
+  for (uint32_t block = 0; block < n; ++block) {
+    if (graph_[block].empty()) from_end[0].push_back(block + 1);
+    for (uint32_t before : back_[block]) from_end[block + 1].push_back(before + 1);
+  }
+  std::vector<uint32_t> depth;
+  const std::vector<uint32_t> parent = immediate_dominators(from_end, &depth);
+  for (uint32_t block = 0; block < n; ++block) {
+    const uint32_t meeting = parent[block + 1];
+    meeting_.push_back(meeting == kUnreachable || meeting == 0 ? kUnreachable : meeting - 1);
+  }
+}
+
+std::vector<uint32_t> Branches::blocks_behind(uint32_t from) const {
+  const Set seen = reach(graph_, graph_[from], meeting_[from]);
+  std::vector<uint32_t> blocks;
+  for (uint32_t block = 0; block < seen.size(); ++block) {
+    if (seen[block]) blocks.push_back(block);
+  }
+  return blocks;
 }
 
 }  // namespace pasta::spirv

@@ -14,6 +14,20 @@ namespace pasta::spirv {
 // each class is enough.
 std::vector<uint32_t> count_classes(const Definitions& definitions, const Function& function);
 
+// Which blocks lie between a branch and where all paths from it meet again.
+class Branches {
+ public:
+  Branches(const Definitions& definitions, const Function& function);
+  const std::vector<uint32_t>& predecessors(uint32_t block) const { return back_[block]; }
+  // Blocks on the paths from block `from`, itself only where it is on a cycle of them; to their ends where they never
+  // all meet.
+  std::vector<uint32_t> blocks_behind(uint32_t from) const;
+
+ private:
+  std::vector<std::vector<uint32_t>> graph_, back_;
+  std::vector<uint32_t> meeting_;  // by block: the nearest that all paths to a return pass
+};
+
 class Dominators {
  public:
   Dominators(const Definitions& definitions, const Function& function);
