@@ -134,6 +134,26 @@ def _main_pid(trace: Trace) -> int:
     return int(main)
 
 
+COMPILED = """
+import torch, torch._dynamo.utils
+layers = [module for _ in range(8) for module in (torch.nn.Linear(16, 16), torch.nn.GELU())]
+model = torch.compile(torch.nn.Sequential(*layers), backend="aot_eager")
+with torch.no_grad():
+    for rows in (4, 4, 4, 5, 6, 7):  # another size makes torch compile once more, then for any size
+        model(torch.ones(rows, 16))
+counters = torch._dynamo.utils.counters
+print({name: dict(counters[name]) for name in ("frames", "stats", "graph_break", "recompile_limit")})
+"""
+
+
+@pytest.mark.parametrize("modules", [False, True])
+def test_torch_compile_compiles_what_it_compiles_alone(tmp_path: Path, modules: bool) -> None:
+    """As many frames and graphs, no break: a hook that torch cannot trace, or that changes a guard, would add some."""
+    alone = run(*python(COMPILED))
+    assert "'unique_graphs': 2" in alone.stdout, alone.stderr
+    assert record(tmp_path / "trace", *python(COMPILED), torch_modules=modules).stdout == alone.stdout
+
+
 def test_script_and_compile(tmp_path: Path) -> None:
     trace = recorded(tmp_path / "trace", *python(PROGRAMS / "script_and_compile.py"))
     ops = _ops(trace)
