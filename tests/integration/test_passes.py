@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -141,14 +140,14 @@ def test_the_status_is_that_of_the_second_run(workplace: Path) -> None:
 def test_interrupting_the_first_pass_ends_the_recording(workplace: Path, handled: bool) -> None:
     """Ctrl-C reaches the program too; one that takes it and ends well is not run again either."""
     end = "except KeyboardInterrupt: sys.exit(0)" if handled else "finally: pass"
-    code = f"program.fill(queue, (64,), None, b); queue.finish()\ntry: time.sleep(60)\n{end}"
+    code = f"program.fill(queue, (64,), None, b); queue.finish()\ntry:\n  print('ready', flush=True)\n  time.sleep(60)\n{end}"
     command = [*PASTA, "record", "-o", "t.pasta", *PASSES, "--", sys.executable, "-c", PROGRAM + code]
     variables = environment(**need_intel().variables, **built_library())
-    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        deadline = time.monotonic() + 60
-        while not list(Path().glob("t.pasta/*.pastashard")) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        time.sleep(2)
+    with subprocess.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == (0 if handled else -signal.SIGINT), errors
