@@ -140,7 +140,8 @@ def test_the_status_is_that_of_the_second_run(workplace: Path) -> None:
 def test_interrupting_the_first_pass_ends_the_recording(workplace: Path, handled: bool) -> None:
     """Ctrl-C reaches the program too; one that takes it and ends well is not run again either."""
     end = "except KeyboardInterrupt: sys.exit(0)" if handled else "finally: pass"
-    code = f"program.fill(queue, (64,), None, b); queue.finish()\ntry:\n  print('ready', flush=True)\n  time.sleep(60)\n{end}"
+    wait = "try:\n  print('ready', flush=True)\n  time.sleep(60)"
+    code = f"program.fill(queue, (64,), None, b); queue.finish()\n{wait}\n{end}"
     command = [*PASTA, "record", "-o", "t.pasta", *PASSES, "--", sys.executable, "-c", PROGRAM + code]
     variables = environment(**need_intel().variables, **built_library())
     with subprocess.Popen(
