@@ -206,10 +206,11 @@ def test_divergent_warps(measure: Recorder) -> None:
     run.check(run.rows(run.sites("divergent"), *columns) == [(WARPS, 8 * WARPS, 32 * WARPS, WARPS, WARPS, 8, 8)] * 2)
 
 
-@pytest.mark.xfail(strict=True, reason="no local access is reported on the H200 (CUDA 13.0), the cause is not known")
 def test_local_memory(measure: Recorder) -> None:
-    run = measure("local", memory="local")
+    run = measure("local", memory="all")
     local = run.sites("local").filter(pl.col("space") == "local").group_by("kind").agg(pl.col("lanes").sum())
+    if local.is_empty():
+        pytest.xfail("no local access is reported on the H200 (CUDA 13.0), the cause is not known")
     run.check(dict(local.rows()) == {"load": 256, "store": 16 * 256})
 
 
