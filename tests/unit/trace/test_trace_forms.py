@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import polars as pl
@@ -69,3 +70,17 @@ def test_an_unknown_table_suggests_the_nearest(tmp_path: Path) -> None:
         writer.append("kernels", pl.DataFrame({"pid": [1]}))
     with Trace.open(tmp_path / "t.pasta") as trace, pytest.raises(PastaError, match="did you mean `memcpy`"):
         trace.table("memcopy")
+
+
+def test_a_launch_and_its_call_take_at_most_12_bytes(tmp_path: Path) -> None:
+    """Launches are 8 us apart and scatter by a microsecond, as in a loop of torch; GPUs count in steps of 32 ns."""
+    launches, chance = 1 << 17, random.Random(1)
+    called = [8000 * i + chance.randrange(1000) for i in range(launches)]
+    began = [(call + 3000 + chance.randrange(500)) // 32 * 32 for call in called]
+    ids = pl.int_range(11, 11 + launches, eager=True)
+    api = {"start_ns": called, "end_ns": [call + 2500 + chance.randrange(500) for call in called], "name": "launch"}
+    kernel = {"start_ns": began, "end_ns": [begin + 32 * chance.randrange(40, 60) for begin in began], "name": "add"}
+    with TraceWriter(tmp_path / "t.pasta") as writer:
+        writer.append("api", pl.DataFrame(api).with_columns(pid=7, thread_id=7, correlation_id=ids))
+        writer.append("kernel", pl.DataFrame(kernel).with_columns(pid=7, grid_x=64, correlation_id=ids, launch_id=ids))
+    assert (tmp_path / "t.pasta").stat().st_size <= 12 * launches
