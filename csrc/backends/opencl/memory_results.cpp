@@ -48,8 +48,9 @@ size_t scratch_bytes(size_t buffer_bytes) {
   return options.coalescing ? buffer_bytes / 2 : options.divergence ? buffer_bytes / 16 : 0;
 }
 
-// Zeroed at a time: the device's memory is taken as it is needed.
-constexpr size_t kZeroBytes = size_t{1} << 20;
+// Zeroed at a time, at least and at most, and as much again as before: memory that is used for the first time is dear,
+// and so are many commands.
+constexpr size_t kLeastZeroBytes = size_t{32} << 10, kMostZeroBytes = size_t{1} << 20;
 
 cl_int status_of(cl_event event) {
   return query<cl_int>(next(event).clGetEventInfo, event, CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -214,7 +215,8 @@ bool ResultBuffer::write(const std::shared_ptr<const memory::Binding>& binding, 
 bool ResultBuffer::zero_ahead() {
   if (arena_.used() <= zeroed_) return true;
   const size_t begin = zeroed_;
-  zeroed_ = std::min(bindings_begin_, std::max<size_t>(arena_.used(), zeroed_ + kZeroBytes));
+  const size_t ahead = std::clamp(zeroed_, kLeastZeroBytes, kMostZeroBytes);
+  zeroed_ = std::min(bindings_begin_, std::max<size_t>(arena_.used(), zeroed_ + ahead));
   return zero(begin, zeroed_);
 }
 
