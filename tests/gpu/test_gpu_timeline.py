@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import polars as pl
@@ -187,6 +189,23 @@ def test_killed_program_leaves_all_but_the_last_second(timeline: Path, tmp_path:
     assert isinstance(end, int)
     assert end - kernel["end_ns"].max() < 1_000_000_000  # type: ignore[operator]
     assert kernel.height > 100_000
+
+
+def test_an_idle_program_that_is_killed_leaves_all(timeline: Path, tmp_path: Path) -> None:
+    """Its records fill no buffer of CUPTI's."""
+    output = tmp_path / "t.pasta"
+    command = [*PASTA, "record", "-o", output, "--", timeline, "lingers"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as pasta:
+        assert pasta.stdout is not None
+        assert pasta.stdout.readline() == "done\n"
+        deadline = time.monotonic() + 60
+        while table(output, "kernel").height < 20 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        child = int(Path(f"/proc/{pasta.pid}/task/{pasta.pid}/children").read_text().split()[0])
+        os.kill(child, signal.SIGKILL)
+    assert table(output, "kernel").height == 20
+    calls = table(output, "api")["name"]
+    assert (calls == "cudaDeviceSynchronize").sum() == 1
 
 
 def test_between_the_profiler_calls(timeline: Path, tmp_path: Path) -> None:

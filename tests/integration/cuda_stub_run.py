@@ -38,12 +38,16 @@ class Stub:
         subprocess.run([compiler, *includes, source, "-o", program, self.folder / "libcuda.so.1", *options], check=True)
         return program
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """What makes the stub the driver and CUPTI of a program of ``build`` that is recorded."""
+        return {"LD_LIBRARY_PATH": str(self.folder), "PASTA_CUPTI_PATH": str(self.folder / "libcuda.so.1")}
+
     def record(
         self, command: list[str | Path], output: Path, *options: str, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Record a program of ``build`` with the stub as its driver and as CUPTI."""
-        own = {"LD_LIBRARY_PATH": str(self.folder), "PASTA_CUPTI_PATH": str(self.folder / "libcuda.so.1")}
-        return record(command, output, options, **{**own, **variables})
+        return record(command, output, options, **{**self.variables, **variables})
 
 
 def build_stub(folder: Path) -> Stub:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import polars as pl
 import pytest
 from cuda_stub_run import SOURCES, Stub, build_stub, rows
+from recorded import PASTA, environment
 
 NODES = 4  # of the stub's graph
 
@@ -99,6 +103,22 @@ def test_a_launch_of_the_runtime_is_one_call(
     kernel = rows(output, "kernel")
     assert kernel.height == 20_070
     assert kernel["thread_id"].null_count() == 0  # every kernel finds its call
+
+
+def test_the_last_call_is_written_while_the_program_does_nothing(stub: Stub, program: Path, tmp_path: Path) -> None:
+    """It waits for the next call of its thread, which never comes; killed then, the program leaves it all the same."""
+    output = tmp_path / "t.pasta"
+    command = [*PASTA, "record", "-q", "-o", output, "--", program, "linger", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(**stub.variables)) as pasta:
+        assert pasta.stdout is not None
+        assert pasta.stdout.readline() == "done\n"
+        deadline = time.monotonic() + 60
+        while "cuMemFree_v2" not in set(rows(output, "api")["name"]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        child = int(Path(f"/proc/{pasta.pid}/task/{pasta.pid}/children").read_text().split()[0])
+        os.kill(child, signal.SIGKILL)
+    assert pasta.returncode == -signal.SIGKILL
+    assert "cuMemFree_v2" in set(rows(output, "api")["name"])
 
 
 def test_queueing_and_submission_on_request(stub: Stub, program: Path, tmp_path: Path) -> None:

@@ -9,20 +9,27 @@ namespace pasta::cupti {
 
 uint8_t* ActivityBuffers::take() {
   std::lock_guard lock(mutex_);
+  uint8_t* buffer = nullptr;
   if (!free_.empty()) {
-    uint8_t* buffer = free_.back();
+    buffer = free_.back();
     free_.pop_back();
-    return buffer;
+  } else if (allocated_ < max_buffers_) {
+    buffer = static_cast<uint8_t*>(std::aligned_alloc(ACTIVITY_RECORD_ALIGNMENT, kBufferBytes));
+    if (buffer != nullptr) ++allocated_;
   }
-  if (allocated_ == max_buffers_) return nullptr;
-  auto* buffer = static_cast<uint8_t*>(std::aligned_alloc(ACTIVITY_RECORD_ALIGNMENT, kBufferBytes));
-  if (buffer != nullptr) ++allocated_;
+  if (buffer != nullptr) ++lent_;
   return buffer;
+}
+
+bool ActivityBuffers::lent() {
+  std::lock_guard lock(mutex_);
+  return lent_ > 0;
 }
 
 void ActivityBuffers::push(FilledBuffer buffer) {
   std::lock_guard lock(mutex_);
   queue_.push_back(buffer);
+  if (buffer.data != nullptr) --lent_;
   ++pushed_;
   filled_.notify_one();
 }

@@ -34,6 +34,8 @@ class ActivityBuffers {
   FilledBuffer pop(std::chrono::milliseconds at_most);
   // The buffer of the last pop() is done with.
   void decoded(FilledBuffer buffer);
+  // True while CUPTI holds a buffer, which it asks for when it has a record.
+  bool lent();
   // Until every buffer pushed so far is decoded, at most to `deadline_ns` on the session's clock.
   void wait_decoded(int64_t deadline_ns);
 
@@ -43,7 +45,7 @@ class ActivityBuffers {
   std::condition_variable filled_, idle_;
   std::vector<uint8_t*> free_;
   std::deque<FilledBuffer> queue_;
-  size_t allocated_ = 0;
+  size_t allocated_ = 0, lent_ = 0;
   uint64_t pushed_ = 0, popped_ = 0, decoded_ = 0;
 };
 

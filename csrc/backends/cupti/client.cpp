@@ -84,6 +84,11 @@ bool Client::wants_call(CUpti_ActivityKind kind, CUpti_CallbackId id) {
   return call == wish->second.calls.end() ? wish->second.all : call->second;
 }
 
+bool Client::listens() {
+  std::lock_guard lock(mutex_);
+  return request_ != nullptr && complete_ != nullptr && !(wishes_.empty() && lingering_.empty());
+}
+
 std::map<uint32_t, bool> Client::calls(CUpti_ActivityKind kind) {
   std::lock_guard lock(mutex_);
   const auto wish = wishes_.find(kind);

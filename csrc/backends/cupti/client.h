@@ -27,6 +27,7 @@ class Client {
   void want_call(CUpti_ActivityKind kind, CUpti_CallbackId id, bool wanted);
   bool wants(CUpti_ActivityKind kind);
   bool wants_call(CUpti_ActivityKind kind, CUpti_CallbackId id);
+  bool listens();  // it would be handed a part of the next buffer
   // Calls that the client switched off or on, one by one.
   std::map<uint32_t, bool> calls(CUpti_ActivityKind kind);
   // Hands the client its part of a buffer. Called before pasta decodes it, on the thread that CUPTI chose.

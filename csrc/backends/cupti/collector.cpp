@@ -1,5 +1,6 @@
 #include "backends/cupti/collector.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -47,10 +48,12 @@ constexpr CUpti_ActivityKind kGated[] = {
 // Identity, and where memory is, whenever recording.
 constexpr CUpti_ActivityKind kAlways[] = {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT,
                                           CUPTI_ACTIVITY_KIND_STREAM, CUPTI_ACTIVITY_KIND_MEMORY2};
-// A killed program loses what CUPTI holds back; it gives up full and idle buffers this often.
+// A killed program loses what CUPTI holds back; it gives up full buffers this often.
 constexpr uint32_t kFlushPeriodMs = 250;
-// And the calls that the decoder holds back.
-constexpr std::chrono::milliseconds kHeldAtMost(500);
+// When it gave none for so long, it is asked for the others, and the decoder for the calls that it holds.
+constexpr std::chrono::milliseconds kIdle(500);
+// A harvest may be the last: what is left of the process then is not the time to call CUPTI.
+constexpr int64_t kQuietNs = 2'000'000'000;
 
 TableId table_of(CUpti_ActivityKind kind) {
   switch (kind) {
@@ -323,7 +326,7 @@ ClockReading Collector::read_clock() {
 void Collector::run_decoder() {
   pthread_setname_np(pthread_self(), "pasta-cupti");
   while (true) {
-    const FilledBuffer buffer = buffers_->pop(decoder_.holds_calls() ? kHeldAtMost : std::chrono::hours(1));
+    const FilledBuffer buffer = buffers_->pop(kIdle);
     ClockMap clock;
     {
       std::lock_guard lock(clock_mutex_);
@@ -333,7 +336,16 @@ void Collector::run_decoder() {
     if (buffer.data != nullptr) decoder_.decode(buffer, clock);
     else decoder_.release_calls(clock);
     buffers_->decoded(buffer);
+    if (buffer.data == nullptr) flush_idle();
   }
+}
+
+// Buffers that are not full but complete. Another client gets them when it expects them.
+void Collector::flush_idle() {
+  if (!active() || !recording() || !buffers_->lent() || Client::instance().listens()) return;
+  const std::unique_lock flushing(flush_mutex_, std::try_to_lock);
+  if (!flushing || now_ns() - harvested_ns_.load(std::memory_order_relaxed) < kQuietNs) return;
+  library().call.cuptiActivityFlushAll(0);
 }
 
 void Collector::finish_records(int64_t deadline_ns) {
@@ -343,7 +355,12 @@ void Collector::finish_records(int64_t deadline_ns) {
 
 void Collector::harvest(int64_t deadline_ns) {
   if (!active()) return;
-  library().call.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  harvested_ns_.store(now_ns(), std::memory_order_relaxed);
+  {
+    std::unique_lock flushing(flush_mutex_, std::defer_lock);
+    flushing.try_lock_for(std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - now_ns(), 0)));
+    library().call.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  }
   finish_records(deadline_ns);
 }
 

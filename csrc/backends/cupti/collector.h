@@ -34,6 +34,7 @@ class Collector {
   // It gives CUPTI another clock.
   template <class Register>
   CUptiResult client_changed_clock(Register&& register_callback) {
+    std::lock_guard flushing(flush_mutex_);
     library().call.cuptiActivityFlushAll(0);
     finish_records(now_ns() + 1'000'000'000);  // what is there belongs to the old clock
     const CUptiResult result = register_callback();
@@ -59,6 +60,7 @@ class Collector {
   void enable_unified_memory(uint32_t device);
   void run_decoder();
   void finish_records(int64_t deadline_ns);  // waits until what CUPTI gave is emitted
+  void flush_idle();
   void enable_latency_timestamps();
   // Tells it once on stderr, and always in `loss`; `table` is empty when it is all of CUDA.
   void fail(const char* table, const std::string& why, const char* remedy);
@@ -70,6 +72,8 @@ class Collector {
   Decoder decoder_;
   std::mutex clock_mutex_;
   ClockMap clock_;
+  std::timed_mutex flush_mutex_;
+  std::atomic<int64_t> harvested_ns_{0};
 
   std::mutex mutex_;  // of what is enabled
   std::set<int> ours_;

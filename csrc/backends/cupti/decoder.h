@@ -19,8 +19,7 @@ namespace pasta::cupti {
 class Decoder {
  public:
   void decode(const FilledBuffer& buffer, const ClockMap& clock);
-  // Calls that wait for the next of their thread (outer_calls.h); release_calls() emits them without it.
-  bool holds_calls() const { return outer_calls_.waiting(); }
+  // Emits the calls that wait for the next of their thread (outer_calls.h).
   void release_calls(const ClockMap& clock);
 
  private:

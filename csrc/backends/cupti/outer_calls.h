@@ -44,9 +44,6 @@ class OuterCalls {
     for (auto& thread : waiting_) release(thread.second, outer);
   }
 
-  // False when there is nothing to release.
-  bool waiting() const { return any_; }
-
  private:
   static bool within(const Call& inner, const Call& outer) {
     return inner.start >= outer.start && inner.end <= outer.end;
@@ -59,7 +56,7 @@ class OuterCalls {
   }
 
   std::unordered_map<uint32_t, std::vector<Call>> waiting_;  // by thread; calls of one correlation id
-  bool any_ = false;
+  bool any_ = false;  // waits
 };
 
 }  // namespace pasta::cupti

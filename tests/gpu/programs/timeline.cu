@@ -149,6 +149,16 @@ int forever() {
   }
 }
 
+// 20 launches, then nothing, until killed.
+int lingers() {
+  Vectors v;
+  for (int i = 0; i < 20; ++i) v.launch();
+  CHECK(cudaDeviceSynchronize());
+  std::printf("done\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
 // Forks before CUDA is used; the child launches 30, the parent 20.
 int forks() {
   const pid_t child = fork();
@@ -225,7 +235,8 @@ int main(int argc, char** argv) {
   const Mode modes[] = {{"launches", launches}, {"graph", graph},     {"threads", threads},
                         {"contexts", contexts}, {"managed", managed}, {"leave", leave},
                         {"forever", forever},   {"forks", forks},     {"faults", faults},
-                        {"pool", pool},         {"peers", peers},     {"profiled", profiled}};
+                        {"pool", pool},         {"peers", peers},     {"profiled", profiled},
+                        {"lingers", lingers}};
   for (const Mode& mode : modes) {
     if (argc > 1 && std::strcmp(argv[1], mode.name) == 0) return mode.run();
   }

@@ -1,11 +1,12 @@
-/* program [launches N] [runtime N] [copies N] [graphs N] [waits N] [profiled N]: N launches of 4096 x 256 by the driver, N
+/* program [launches N] [runtime N] [copies N] [graphs N] [waits N] [profiled N] [linger 1]: N launches of 4096 x 256 by the driver, N
    by the runtime, N copies of 4096 bytes up, N graph launches, N waits by the runtime, N launches between cuProfilerStart
    and cuProfilerStop; always one buffer of 1 MiB, one fill of 512 bytes and one wait by the driver. Errors are the program's
-   own: told and exit 1. */
+   own: told and exit 1. With linger it waits for a signal instead of ending. */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHECK(call)                                             \
   do {                                                          \
@@ -59,5 +60,7 @@ int main(int argc, char** argv) {
   CHECK(cuCtxSynchronize());
   CHECK(cuMemFree(memory));
   printf("done\n");
+  fflush(stdout);
+  if (count(argc, argv, "linger")) pause();
   return 3;
 }

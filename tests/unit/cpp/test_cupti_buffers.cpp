@@ -19,9 +19,10 @@ void test_buffers_come_back_in_order_and_are_reused() {
   uint8_t* const first = buffers.take();
   uint8_t* const second = buffers.take();
   CHECK(first != nullptr && second != nullptr && first != second);
-  CHECK(buffers.take() == nullptr);
+  CHECK(buffers.take() == nullptr && buffers.lent());
   buffers.push({first, 10, nullptr, 0});
   buffers.push({second, 20, nullptr, 0});
+  CHECK(!buffers.lent());
   const FilledBuffer popped = buffers.pop(kNow);
   CHECK(popped.data == first && popped.valid_bytes == 10);
   buffers.decoded(popped);
@@ -41,6 +42,7 @@ void test_nothing_to_decode() {
   const FilledBuffer end = buffers.pop(kNow);
   CHECK(end.data == nullptr);
   buffers.decoded(end);
+  CHECK(!buffers.lent());
   CHECK(buffers.take() == nullptr);  // it gave no buffer back
 }
 
