@@ -1,7 +1,11 @@
 #include "backends/sanitizer/decode.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "backends/sanitizer/trace_rows.h"
 #include "device/nvidia/hot_counters.h"
@@ -33,20 +37,55 @@ Tally tally(const ObjectCounters& counters, AccessKind kind) {
   return sum;
 }
 
+// The counters of the ranges that a launch touched: few of very many.
+class Touched {
+ public:
+  explicit Touched(size_t ranges) {
+    if (place_.size() < ranges) place_.resize(ranges);
+  }
+  ~Touched() {
+    for (const auto& [index, counters] : all_) place_[index] = 0;
+  }
+  Touched(const Touched&) = delete;
+  Touched& operator=(const Touched&) = delete;
+
+  ObjectCounters& operator[](uint32_t index) {
+    if (place_[index] == 0) {
+      all_.push_back({index, {}});
+      place_[index] = static_cast<uint32_t>(all_.size());
+    }
+    return all_[place_[index] - 1].second;
+  }
+  // In the order of their addresses.
+  const std::vector<std::pair<uint32_t, ObjectCounters>>& sorted() {
+    std::sort(all_.begin(), all_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (uint32_t i = 0; i < all_.size(); ++i) place_[all_[i].first] = i + 1;
+    return all_;
+  }
+
+ private:
+  static thread_local std::vector<uint32_t> place_;  // of each range in all_, from 1; all 0 between launches
+  std::vector<std::pair<uint32_t, ObjectCounters>> all_;
+};
+thread_local std::vector<uint32_t> Touched::place_;
+
 // The launch through its slot: what each step of decoding needs.
 class Decoding {
  public:
-  Decoding(uint8_t* front, uint8_t* back, const SlotLayout& layout, const Snapshot& snapshot, int64_t launch_id,
+  Decoding(const SlotParts& slot, const SlotLayout& layout, const Snapshot& snapshot, int64_t launch_id,
            int64_t start_ns)
-      : slot_(layout.header(front, back, snapshot.ranges.data())),
+      : slot_(layout.header(slot, snapshot.cuts->ranges.data())),
         quick_(layout.quick()),
         full_(layout.full),
-        quick_counters_(reinterpret_cast<const uint64_t*>(front + layout.quick_counters)),
-        live_(reinterpret_cast<const nvidia::Live*>(front + layout.live)),
+        quick_counters_(reinterpret_cast<const uint64_t*>(slot.front + layout.quick_counters)),
+        live_(reinterpret_cast<const nvidia::Live*>(slot.front + layout.live)),
         snapshot_(snapshot),
+        cuts_(*snapshot.cuts),
         launch_id_(launch_id),
-        start_ns_(start_ns) {}
+        start_ns_(start_ns),
+        touched_(size_t{layout.range_count} + 1) {}
 
+  void add_objects();
   void add_live();
   void add_quick_counters();
   void add_hot_counters();
@@ -60,10 +99,17 @@ class Decoding {
  private:
   AccessSiteRecord& site(uint64_t pc, Space space, AccessSiteKind kind);
   void add_shape(const nvidia::SiteShape& shape, uint64_t executions);
-  uint64_t& lanes(uint32_t index, uint32_t counter) { return (&slot_.objects[index].lanes[0][0])[counter]; }
+  uint64_t& lanes(uint32_t index, uint32_t counter) { return (&touched_[index].lanes[0][0])[counter]; }
   bool add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry);
   void touch(uint64_t begin, uint64_t end);
-  AccessObjectRecord object_row(uint32_t index) const;
+  void touch_range(uint32_t index, uint64_t begin, uint64_t end);
+  // As the patches number them: range_count is for addresses that no known object holds.
+  uint32_t range_of(uint64_t address) const {
+    const auto count = static_cast<uint32_t>(snapshot_.tensors.size());
+    const uint32_t index = nvidia::find_range(slot_.ranges, count, address).index;
+    return index == count ? slot_.range_count : index;
+  }
+  void emit_block(uint32_t index, uint64_t offset, int64_t accesses);
 
   const nvidia::SlotHeader slot_;
   const nvidia::Quick& quick_;
@@ -71,7 +117,9 @@ class Decoding {
   const uint64_t* const quick_counters_;
   const nvidia::Live* const live_;
   const Snapshot& snapshot_;
+  const Cuts& cuts_;
   const int64_t launch_id_, start_ns_;
+  Touched touched_;
   std::map<std::pair<uint64_t, Space>, AccessSiteRecord> sites_;  // by pc
 };
 
@@ -105,14 +153,23 @@ void Decoding::add_shape(const nvidia::SiteShape& shape, uint64_t executions) {
   note_lanes(row, static_cast<int32_t>(shape.lanes), static_cast<int32_t>(shape.lanes));
 }
 
+// What the launch left with the counters that all share.
+void Decoding::add_objects() {
+  const ObjectCounters nothing{};
+  for (uint32_t i = 0; i <= slot_.range_count; ++i) {
+    if (std::memcmp(slot_.objects + i, &nothing, sizeof(nothing)) != 0) touched_[i] = slot_.objects[i];
+  }
+}
+
 // First and last bytes, which the device has by their lower halves.
 void Decoding::add_live() {
-  for (uint32_t i = 0; i < slot_.range_count; ++i) {
+  for (uint32_t i = 0; i < snapshot_.tensors.size(); ++i) {
     const nvidia::Live& live = live_[i];
-    if (live.inverted_first == 0 && live.last == 0) continue;
+    if ((live.inverted_first | live.last) == 0) continue;
     const uint32_t begin = static_cast<uint32_t>(slot_.ranges[i].begin);
-    slot_.objects[i].end = uint64_t{live.last - begin} + 1;
-    slot_.objects[i].inverted_first = ~uint64_t{~live.inverted_first - begin};
+    ObjectCounters& counters = touched_[i];
+    counters.end = uint64_t{live.last - begin} + 1;
+    counters.inverted_first = ~uint64_t{~live.inverted_first - begin};
   }
 }
 
@@ -147,12 +204,25 @@ void Decoding::add_hot_counters() {
   }
 }
 
+// What is beyond the object, or the tensor, is not touched.
 void Decoding::touch(uint64_t begin, uint64_t end) {
-  const nvidia::Found found = nvidia::find_range(slot_.ranges, slot_.range_count, begin);
-  if (found.index == slot_.range_count) return;
-  const nvidia::Range& range = slot_.ranges[found.index];
-  end = std::min(end, range.end);
-  ObjectCounters& counters = slot_.objects[found.index];
+  const uint32_t first = range_of(begin);
+  if (first == slot_.range_count) return;
+  for (uint32_t index = first;; ++index) {
+    const uint64_t last = slot_.ranges[index].end;
+    touch_range(index, begin, std::min(end, last));
+    if (end <= last || index + 1 == snapshot_.tensors.size() || slot_.ranges[index + 1].begin != last ||
+        cuts_.places[index + 1].object_id != cuts_.places[first].object_id ||
+        snapshot_.tensors[index + 1] != snapshot_.tensors[first]) {
+      return;
+    }
+    begin = last;
+  }
+}
+
+void Decoding::touch_range(uint32_t index, uint64_t begin, uint64_t end) {
+  const nvidia::Range& range = slot_.ranges[index];
+  ObjectCounters& counters = touched_[index];
   counters.end = std::max(counters.end, end - range.begin);
   counters.inverted_first = std::max(counters.inverted_first, ~(begin - range.begin));
   if (range.page_word == nvidia::kUntracked) return;
@@ -164,8 +234,7 @@ void Decoding::touch(uint64_t begin, uint64_t end) {
 
 // True when the pages are exact.
 bool Decoding::add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry) {
-  const nvidia::Found found = nvidia::find_range(slot_.ranges, slot_.range_count, map.address);
-  ObjectCounters& counters = slot_.objects[found.index];
+  ObjectCounters& counters = touched_[range_of(map.address)];
   const uint32_t load = static_cast<uint32_t>(AccessKind::load);
   counters.odd_count[load] += entry.executions;
   counters.odd_bytes[load] += entry.executions * map.box_bytes;
@@ -184,10 +253,8 @@ void Decoding::add_tensor_loads(const TensorMaps& maps) {
     if ((slot_.features & nvidia::kTrace) != 0) result.untraced_tensors += entry.executions;
     if (!map) {
       // Of a map that could not be read the address is all that is known.
-      const uint32_t index = maps.address_comes_first()
-                                 ? nvidia::find_range(slot_.ranges, slot_.range_count, entry.map[0]).index
-                                 : slot_.range_count;
-      slot_.objects[index].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
+      const uint32_t index = maps.address_comes_first() ? range_of(entry.map[0]) : slot_.range_count;
+      touched_[index].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
       result.unknown_tensor_maps += entry.executions;
       continue;
     }
@@ -203,85 +270,101 @@ void Decoding::add_tensor_loads(const TensorMaps& maps) {
   }
 }
 
-AccessObjectRecord Decoding::object_row(uint32_t index) const {
-  const ObjectCounters& counters = slot_.objects[index];
-  AccessObjectRecord row;
-  row.launch_id = launch_id_;
-  row.space = Space::global;
+void add_counters(AccessObjectRecord& row, const ObjectCounters& counters) {
   const Tally loads = tally(counters, AccessKind::load), stores = tally(counters, AccessKind::store),
               atomics = tally(counters, AccessKind::atomic);
-  row.loads = loads.count, row.load_bytes = loads.bytes;
-  row.stores = stores.count, row.store_bytes = stores.bytes;
-  row.atomics = atomics.count, row.atomic_bytes = atomics.bytes;
-  if (index == slot_.range_count) return row;
-  const Snapshot::Piece& piece = snapshot_.pieces[index];
-  row.object_id = piece.object_id;
-  row.tensor_id = piece.tensor_id;
-  if (counters.end == 0) return row;
-  row.first_offset = static_cast<int64_t>(piece.offset + ~counters.inverted_first);
-  row.last_offset = static_cast<int64_t>(piece.offset + counters.end - 1);
-  const nvidia::Range& range = slot_.ranges[index];
-  if (range.page_word == nvidia::kUntracked) return row;
-  const PageCounts pages = count_pages(slot_.pages + range.page_word, range.begin, range.end);
-  row.pages_4k = pages.small, row.pages_64k = pages.medium, row.pages_2m = pages.large;
-  return row;
+  row.loads += loads.count, row.load_bytes += loads.bytes;
+  row.stores += stores.count, row.store_bytes += stores.bytes;
+  row.atomics += atomics.count, row.atomic_bytes += atomics.bytes;
 }
 
-// Pieces of one object, or of one tensor, come in the order of the table; their pages add up.
-void merge(AccessObjectRecord& row, const AccessObjectRecord& piece) {
-  for (int64_t AccessObjectRecord::*column :
-       {&AccessObjectRecord::loads, &AccessObjectRecord::stores, &AccessObjectRecord::atomics,
-        &AccessObjectRecord::load_bytes, &AccessObjectRecord::store_bytes, &AccessObjectRecord::atomic_bytes}) {
-    row.*column += piece.*column;
-  }
-  for (int64_t AccessObjectRecord::*column :
-       {&AccessObjectRecord::pages_4k, &AccessObjectRecord::pages_64k, &AccessObjectRecord::pages_2m}) {
-    const bool unknown = row.*column == kNullI64 || piece.*column == kNullI64;
-    row.*column = unknown ? kNullI64 : row.*column + piece.*column;
-  }
-  if (row.first_offset == kNullI64) row.first_offset = piece.first_offset;  // pieces come in order
-  row.last_offset = std::max(row.last_offset, piece.last_offset);           // null is the least number
-}
-
+// A row for each object, or tensor, whose ranges come in the order of their addresses.
 void Decoding::emit_objects() {
   if ((slot_.features & nvidia::kObjects) == 0) return;
-  std::map<std::pair<int64_t, int64_t>, size_t> rows;  // by object and tensor
-  for (uint32_t i = 0; i <= slot_.range_count; ++i) {
-    // Most ranges are not accessed: what is touched has an end, but for TMA loads of which little is known.
-    const ObjectCounters& counters = slot_.objects[i];
-    const bool odd = (counters.odd_count[0] | counters.odd_count[1] | counters.odd_count[2]) != 0;
-    if (counters.end == 0 && !odd && i != slot_.range_count) continue;
-    AccessObjectRecord row = object_row(i);
-    if (row.loads + row.stores + row.atomics == 0) continue;
-    const auto [at, fresh] = rows.try_emplace({row.object_id, row.tensor_id}, result.objects.size());
-    if (fresh) result.objects.push_back(row);
-    else merge(result.objects[at->second], row);
+  struct Sum {
+    AccessObjectRecord row;
+    PageCounts pages;
+    bool untracked = false;  // some of what was touched
+  };
+  std::vector<Sum> sums;
+  std::map<std::pair<int64_t, int64_t>, size_t> places;  // in sums, by object and tensor
+  for (const auto& [index, counters] : touched_.sorted()) {
+    const bool known = index != slot_.range_count;
+    const std::pair key(known ? cuts_.places[index].object_id : kNullI64, known ? snapshot_.tensors[index] : kNullI64);
+    const auto [at, fresh] = places.try_emplace(key, sums.size());
+    if (fresh) sums.emplace_back();
+    Sum& sum = sums[at->second];
+    AccessObjectRecord& row = sum.row;
+    if (fresh) {
+      row.launch_id = launch_id_;
+      row.space = Space::global;
+      row.object_id = key.first, row.tensor_id = key.second;
+      row.loads = row.stores = row.atomics = row.load_bytes = row.store_bytes = row.atomic_bytes = 0;
+    }
+    add_counters(row, counters);
+    if (!known || counters.end == 0) continue;  // of TMA loads through unknown maps the object is all that is known
+    const Cuts::Place& place = cuts_.places[index];
+    const nvidia::Range& range = slot_.ranges[index];
+    if (row.first_offset == kNullI64) row.first_offset = static_cast<int64_t>(place.offset + ~counters.inverted_first);
+    row.last_offset = static_cast<int64_t>(place.offset + counters.end - 1);
+    // A reservation has bitmaps only where tensors are or were.
+    if (range.page_word == nvidia::kUntracked || (place.reserved && key.second == kNullI64)) sum.untracked = true;
+    else sum.pages.add(slot_.pages + range.page_word, range.begin, range.end);
   }
+  for (Sum& sum : sums) {
+    if (sum.row.loads + sum.row.stores + sum.row.atomics == 0) continue;
+    if (sum.row.first_offset != kNullI64 && !sum.untracked) {
+      sum.row.pages_4k = sum.pages.small, sum.row.pages_64k = sum.pages.medium, sum.row.pages_2m = sum.pages.large;
+    }
+    result.objects.push_back(sum.row);
+  }
+}
+
+// Of a tensor in several ranges, which is less than a block, the row is that of all of them.
+void Decoding::emit_block(uint32_t index, uint64_t offset, int64_t accesses) {
+  if (accesses == 0) return;
+  const nvidia::Range* const ranges = slot_.ranges;
+  uint32_t first = index, last = index;
+  if (const int64_t tensor = snapshot_.tensors[index]; tensor != kNullI64) {
+    while (first > 0 && snapshot_.tensors[first - 1] == tensor) --first;
+    while (last + 1 < snapshot_.tensors.size() && snapshot_.tensors[last + 1] == tensor) ++last;
+    if (ranges[last].end - ranges[first].begin > MemoryObjects::kMostInParts) first = last = index;
+  }
+  const uint64_t size = ranges[last].end - ranges[first].begin;
+  AccessBlockRecord row;
+  row.start_ns = start_ns_;
+  row.launch_id = launch_id_;
+  row.object_id = cuts_.places[index].object_id;
+  row.offset = static_cast<int64_t>(cuts_.places[first].offset + offset);
+  row.bytes = static_cast<int64_t>(std::min(uint64_t{1} << nvidia::kBlockShift, size - offset));
+  row.accesses = accesses;
+  if (first != last && !result.blocks.empty()) {
+    AccessBlockRecord& before = result.blocks.back();
+    if (before.object_id == row.object_id && before.offset == row.offset) {
+      before.accesses += accesses;
+      return;
+    }
+  }
+  result.blocks.push_back(row);
 }
 
 // TMA loads are in no block.
 void Decoding::emit_blocks() {
   if ((slot_.features & nvidia::kBlocks) == 0) return;
   constexpr uint64_t kBytes = uint64_t{1} << nvidia::kBlockShift;
-  for (uint32_t i = 0; i < slot_.range_count; ++i) {
-    const nvidia::Range& range = slot_.ranges[i];
-    if (slot_.objects[i].end == 0) continue;
+  for (const auto& [index, counters] : touched_.sorted()) {
+    if (index == slot_.range_count || counters.end == 0) continue;
+    const nvidia::Range& range = slot_.ranges[index];
     const uint64_t size = range.end - range.begin;
-    const bool counted = range.first_block != nvidia::kUntracked;
-    if (!counted && size > kBytes) continue;
-    for (uint64_t offset = 0; offset < size; offset += kBytes) {
+    if (range.first_block != nvidia::kUntracked) {
+      for (uint64_t offset = 0; offset < size; offset += kBytes) {
+        const uint64_t block = range.first_block + (offset >> nvidia::kBlockShift);
+        emit_block(index, offset, static_cast<int64_t>(slot_.blocks[block]));
+      }
+    } else if (size <= kBytes) {
       int64_t accesses = 0;
-      if (counted) accesses = static_cast<int64_t>(slot_.blocks[range.first_block + (offset >> nvidia::kBlockShift)]);
-      else for (const AccessKind kind : kKinds) accesses += tally(slot_.objects[i], kind).count;
-      if (accesses == 0) continue;
-      AccessBlockRecord row;
-      row.start_ns = start_ns_;
-      row.launch_id = launch_id_;
-      row.object_id = snapshot_.pieces[i].object_id;
-      row.offset = static_cast<int64_t>(snapshot_.pieces[i].offset + offset);
-      row.bytes = static_cast<int64_t>(std::min(kBytes, size - offset));
-      row.accesses = accesses;
-      result.blocks.push_back(row);
+      for (const AccessKind kind : kKinds) accesses += tally(counters, kind).count;
+      emit_block(index, 0, accesses);
     }
   }
 }
@@ -307,43 +390,36 @@ void Decoding::emit_sites() {
   for (const auto& [place, row] : sites_) result.sites.push_back({place.first, row});
 }
 
-// The bit of every `group`-th page of the address space, or'ed over its group, counted.
-int64_t count_groups(const uint32_t* bitmap, uint64_t first_page, uint64_t pages, uint64_t group) {
-  int64_t count = 0;
-  for (uint64_t page = 0; page < pages;) {
-    if (bitmap[page / 32] == 0) {  // most words of a large object
-      page = (page / 32 + 1) * 32;
-      continue;
-    }
-    if ((bitmap[page / 32] >> (page % 32) & 1) == 0) {
-      ++page;
-      continue;
-    }
-    ++count;
-    page = ((first_page + page) / group + 1) * group - first_page;  // on to the next group
-  }
-  return count;
-}
-
 }  // namespace
 
-PageCounts count_pages(const uint32_t* bitmap, uint64_t begin, uint64_t end) {
+void PageCounts::add(const uint32_t* bitmap, uint64_t begin, uint64_t end) {
   const uint64_t first = begin >> nvidia::kPageShift;
-  const uint64_t pages = ((end - 1) >> nvidia::kPageShift) - first + 1;
-  int64_t small = 0;
-  for (uint64_t word = 0; word < (pages + 31) / 32; ++word) small += __builtin_popcount(bitmap[word]);
-  return {small, count_groups(bitmap, first, pages, 16), count_groups(bitmap, first, pages, 512)};
+  const uint64_t words = (((end - 1) >> nvidia::kPageShift) - first) / 32 + 1;
+  for (uint64_t word = 0; word < words; ++word) {
+    for (uint32_t bits = bitmap[word]; bits != 0;) {  // most words of a large object are 0
+      const uint64_t page = first + word * 32 + static_cast<uint32_t>(__builtin_ctz(bits));
+      // On to the next 64 KiB, in one step.
+      const uint64_t left = 16 - page % 16;
+      const uint32_t from = static_cast<uint32_t>(__builtin_ctz(bits));
+      const uint32_t here = left >= 32 - from ? bits : bits & ((1u << (from + left)) - 1);
+      small += __builtin_popcount(here) - (page < next_small_);
+      next_small_ = first + word * 32 + 32 - static_cast<uint32_t>(__builtin_clz(here));
+      if (page / 16 >= next_medium_) ++medium, next_medium_ = page / 16 + 1;
+      if (page / 512 >= next_large_) ++large, next_large_ = page / 512 + 1;
+      bits &= ~here;
+    }
+  }
 }
 
-DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const Snapshot& snapshot, const TensorMaps& maps,
+DecodedSlot decode_slot(const SlotParts& slot, SlotLayout layout, const Snapshot& snapshot, const TensorMaps& maps,
                         int64_t launch_id, int64_t start_ns) {
-  if (back == nullptr) {
-    layout.hot_capacity = layout.tensor_map_capacity = layout.site_capacity = layout.trace_capacity = 0;
-  }
-  Decoding decoding(front, back, layout, snapshot, launch_id, start_ns);
-  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(front + layout.totals);
+  if (slot.tables == nullptr) layout.hot_capacity = layout.tensor_map_capacity = layout.site_capacity = 0;
+  if (slot.trace == nullptr) layout.trace_capacity = 0;
+  Decoding decoding(slot, layout, snapshot, launch_id, start_ns);
+  const auto& totals = *reinterpret_cast<const nvidia::Totals*>(slot.front + layout.totals);
   if ((layout.features & nvidia::kSites) != 0) decoding.result.lost_sites = totals.lost_sites;
   decoding.result.lost_tensor_maps = totals.lost_tensor_maps;
+  if (slot.objects != nullptr) decoding.add_objects();
   decoding.add_live();
   decoding.add_quick_counters();
   decoding.add_hot_counters();
@@ -352,7 +428,7 @@ DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const 
   decoding.emit_objects();
   if ((layout.features & nvidia::kSites) != 0) decoding.emit_sites();
   if ((layout.features & nvidia::kTrace) != 0) {
-    decoding.result.accesses = trace_rows(layout.header(front, back, snapshot.ranges.data()), launch_id);
+    decoding.result.accesses = trace_rows(layout.header(slot, snapshot.cuts->ranges.data()), launch_id);
     decoding.result.lost_accesses = totals.trace_lost;
   }
   return std::move(decoding.result);

@@ -30,15 +30,23 @@ struct DecodedSlot {
   uint64_t untraced_tensors = 0;     // TMA loads, which have no rows in it
 };
 
-// `front` is changed: TMA loads are added to the objects that they read. `start_ns` is when the launch was queued.
-// `back` may be null when nothing in it was used.
-DecodedSlot decode_slot(uint8_t* front, uint8_t* back, SlotLayout layout, const Snapshot& snapshot, const TensorMaps& maps,
+// `start_ns` is when the launch was queued. The marks are changed: what TMA loads read is marked there. Tables, objects
+// and trace may be null when nothing in them was used.
+DecodedSlot decode_slot(const SlotParts& slot, SlotLayout layout, const Snapshot& snapshot, const TensorMaps& maps,
                         int64_t launch_id, int64_t start_ns);
 
-struct PageCounts {
-  int64_t small, medium, large;  // 4 KiB, 64 KiB, 2 MiB
+// Pages that were touched, counted over bitmaps in the order of their addresses: where one range ends within a page and
+// the next begins there, the page is one.
+class PageCounts {
+ public:
+  // A bitmap whose first bit is the 4 KiB page of `begin`.
+  void add(const uint32_t* bitmap, uint64_t begin, uint64_t end);
+
+  int64_t small = 0, medium = 0, large = 0;  // 4 KiB, 64 KiB, 2 MiB
+
+ private:
+  uint64_t next_small_ = 0;  // 4 KiB pages below are counted, as far as they are touched
+  uint64_t next_medium_ = 0, next_large_ = 0;  // likewise
 };
-// Of a bitmap whose first bit is the 4 KiB page of `begin`.
-PageCounts count_pages(const uint32_t* bitmap, uint64_t begin, uint64_t end);
 
 }  // namespace pasta::sanitizer

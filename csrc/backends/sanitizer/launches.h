@@ -6,6 +6,10 @@
 //   synchronized() a stream or the context was waited for: its launches are complete
 //   harvest()      slots of complete launches are copied, decoded, zeroed and free again
 //
+// What a launch costs is mostly calls to the library, and what these put into its stream. While the ranges of memory
+// objects stay as they are, a slot comes back as the next launch needs it, and all that a launch takes is the call that
+// names its slot; slots that lie side by side are read and cleared together.
+//
 // No lock is held during a call to the library: the driver may hold locks of its own while it calls us.
 #pragma once
 
@@ -64,21 +68,22 @@ class Launches {
   void context_destroyed();
 
  private:
-  // A range table on the device. Uploaded in each stream that uses it until one of those uploads is known to be
-  // complete: writing the same bytes again harms nobody, and no stream has to wait for another.
+  // The range table of a stream, on the device: what a launch finds there was put there in the same stream. When ranges
+  // change it is written anew for the next launch, unless one that wants it as it is may not be in the stream yet.
   struct Table {
-    std::shared_ptr<const Snapshot> snapshot;
+    std::shared_ptr<const Cuts> cuts;
     void* memory = nullptr;
-    size_t bytes = 0;
-    bool complete = false;
-    std::set<Sanitizer_StreamHandle> streams;  // that have an upload ahead of their next kernel
+    uint32_t capacity = 0;    // ranges that it has room for
+    bool ready = false;       // its upload is in the stream
+    int64_t expected = 0;     // launches that may not be in the stream yet
+    std::vector<nvidia::Range> content;  // as uploaded
   };
   struct Flight {
     NewLaunch launch;
     Slot slot;
     SlotLayout layout;
     std::shared_ptr<const Snapshot> snapshot;  // of memory as it was then
-    std::shared_ptr<Table> table;              // of its ranges
+    std::shared_ptr<Table> table;
     bool launched = false;
   };
 
@@ -88,20 +93,22 @@ class Launches {
   };
   class Staging;
 
-  std::shared_ptr<Table> table_for(const std::shared_ptr<const Snapshot>& snapshot);
-  Slot slot_for(size_t bytes, Sanitizer_StreamHandle stream);
-  Slot take_slot(size_t bytes);
-  bool upload(Flight& flight);
+  std::shared_ptr<Table> table_for(const std::shared_ptr<const Cuts>& cuts, uint32_t capacity,
+                                   Sanitizer_StreamHandle stream);
+  std::shared_ptr<Table> new_table(uint32_t capacity);
+  Slot slot_for(const SlotSizes& sizes, Sanitizer_StreamHandle stream);
+  Slot take_slot(const SlotSizes& sizes);
+  bool prepare(Flight& flight);
+  SanitizerResult upload_table(const Flight& flight);
+  SanitizerResult upload_header(const Flight& flight);
+  SanitizerResult clean(const Flight& flight);
   void wait_and_read();
   void complete(const Sanitizer_StreamHandle* stream);
   void harvest(Sanitizer_StreamHandle stream, bool now);
+  class Run;
   void read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream);
-  size_t read_run(std::vector<Flight>& flights, size_t first, Sanitizer_StreamHandle stream, uint8_t* fronts,
-                  uint8_t* back);
-  SanitizerResult read_back(const Flight& flight, const nvidia::Totals& totals, Sanitizer_StreamHandle stream,
-                            uint8_t* to);
-  SanitizerResult clear(const Flight& flight, bool back_too, Sanitizer_StreamHandle stream);
-  void emit(const Flight& flight, uint8_t* front, uint8_t* back);
+  uint8_t* image_of(Slab& slab);
+  void emit(const Flight& flight, const SlotParts& slot);
   int64_t site_id(const KernelCode& kernel, uint64_t pc);
   void lose(int64_t launches, const std::string& why);
 
@@ -114,14 +121,13 @@ class Launches {
 
   std::mutex mutex_;
   SlotPool pool_;
-  std::shared_ptr<Table> table_;
+  std::map<Sanitizer_StreamHandle, std::shared_ptr<Table>> tables_;
   std::map<uint64_t, Flight> in_flight_;  // by token, in the order of their launch
   std::vector<Flight> complete_;
   int64_t harvested_ns_ = 0;
   std::vector<Buffer> staging_;  // host memory for copies, not in use now
 
-  // Tables come and go with every change of memory objects, and freeing device memory waits for the device: they
-  // are used again.
+  // Freeing device memory waits for the device: tables are used again.
   std::shared_ptr<std::vector<Buffer>> free_tables_ = std::make_shared<std::vector<Buffer>>();
   std::shared_ptr<std::mutex> tables_mutex_ = std::make_shared<std::mutex>();
 

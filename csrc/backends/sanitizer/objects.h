@@ -20,18 +20,26 @@ struct MemoryObject {
   int32_t device_id;
 };
 
-// The ranges at one moment. An object that others lie in (a reservation of addresses), or tensors, is several ranges.
-struct Snapshot {
+// Memory objects, cut into ranges: where others lie in them (a reservation of addresses), and where tensors begin and
+// end or did so before. Tensors come and go with every launch, mostly where others were, and the ranges stay.
+struct Cuts {
   std::vector<nvidia::Range> ranges;  // as uploaded
-  struct Piece {
-    int64_t object_id, tensor_id;  // null: of no tensor
-    uint64_t offset;               // of the range in its object
+  struct Place {
+    int64_t object_id;
+    uint64_t offset;  // of the range in its object
+    bool reserved;    // the object is a reservation
   };
-  std::vector<Piece> pieces;  // by range
+  std::vector<Place> places;  // by range
   uint32_t page_words = 0;    // of all bitmaps together
   uint32_t block_count = 0;
   bool pages_left_out = false;    // some ranges were too large for the bitmaps' bound
   bool tensors_left_out = false;  // there were more than kMostTensors
+};
+
+// What lies where at one moment.
+struct Snapshot {
+  std::shared_ptr<const Cuts> cuts;
+  std::vector<int64_t> tensors;  // by range; null: of no tensor
 };
 
 class MemoryObjects {
@@ -54,7 +62,12 @@ class MemoryObjects {
   // Forgets the tensor that begins at `address`; null when there is none.
   int64_t take_tensor(uint64_t address);
 
-  // Built anew only when objects have changed since the last call.
+  // A tensor of at most so many bytes, a block of access_block, may be several ranges. In larger ones the patches would
+  // take notice of the cuts: an instruction that accesses another range than before takes them longer.
+  static constexpr uint64_t kMostInParts = uint64_t{1} << nvidia::kBlockShift;
+
+  // Made anew only when objects or tensors have changed since the last call, with new ranges only when they must be cut
+  // in other places.
   std::shared_ptr<const Snapshot> snapshot();
 
  private:
@@ -63,15 +76,22 @@ class MemoryObjects {
     uint64_t begin, end;
     int64_t tensor_id;
   };
-  std::shared_ptr<const Snapshot> build() const;
+  class Cutting;
+
+  void cut();
+  void name(const Tensor& tensor);
+  void unname(const Tensor& tensor);
+  bool name_ranges(const Tensor& tensor);
   std::vector<Tensor>::iterator first_tensor_from(uint64_t address);
-  void append(Snapshot& snapshot, const MemoryObject& object, uint64_t begin, uint64_t end, uint64_t smallest) const;
   uint64_t smallest_tensor() const;
 
   const uint32_t max_page_words_;
   mutable std::mutex mutex_;
   Map objects_, reservations_;
-  std::vector<Tensor> tensors_;  // by begin: every snapshot walks through all of them
+  std::vector<Tensor> tensors_;  // by begin: what cuts walks through all of them
+  std::shared_ptr<const Cuts> cuts_ = std::make_shared<Cuts>();
+  bool cuts_fit_ = true;                // what there is now
+  std::vector<int64_t> names_;          // the tensor of each range, where they do
   std::shared_ptr<const Snapshot> snapshot_;  // null: out of date
 };
 

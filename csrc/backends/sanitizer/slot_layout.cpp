@@ -7,13 +7,24 @@ constexpr size_t kAlignment = 128;
 
 size_t aligned(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
+constexpr size_t kLeastRanges = 8, kLeastMarks = 16;
+
 }  // namespace
 
-SlotLayout SlotLayout::of(const Snapshot& snapshot, uint32_t features, size_t trace_bytes) {
+size_t stepped(size_t count, size_t least) {
+  size_t size = least;
+  while (size < count) size *= 2;
+  for (const size_t quarters : {5, 6, 7}) {
+    if (size > least && size / 8 * quarters >= count) return size / 8 * quarters;
+  }
+  return size;
+}
+
+SlotLayout SlotLayout::of(const Cuts& cuts, uint32_t features, size_t trace_bytes) {
   SlotLayout layout;
   layout.features = features;
   layout.full = (features & (nvidia::kSites | nvidia::kBlocks | nvidia::kTrace)) != 0;
-  layout.range_count = static_cast<uint32_t>(snapshot.ranges.size());
+  layout.range_count = static_cast<uint32_t>(stepped(cuts.ranges.size(), kLeastRanges));
   layout.tensor_map_capacity = kTensorMapCapacity;
   layout.site_capacity = layout.full ? kSiteCapacity : 0;
   layout.hot_capacity = layout.full ? kFullHotCapacity : kHotCapacity;
@@ -23,37 +34,40 @@ SlotLayout SlotLayout::of(const Snapshot& snapshot, uint32_t features, size_t tr
     offset = at;
     at = aligned(at + count * size, 16);
   };
-  at = layout.quick_counters = layout.quick().counters_at;
-  at = layout.live = layout.quick().live_at;
+  const auto end = [&at](size_t& bytes) {
+    bytes = aligned(at, kAlignment);
+    at = 0;
+  };
+  layout.quick_counters = layout.quick().counters_at;
+  at = layout.quick().live_at;
   place(layout.live, size_t{layout.range_count} + 1, sizeof(nvidia::Live));
   place(layout.quick_keys, layout.quick().keys, sizeof(uint64_t));
   place(layout.totals, 1, sizeof(nvidia::Totals));
-  place(layout.objects, size_t{layout.range_count} + 1, sizeof(nvidia::ObjectCounters));
-  place(layout.pages, snapshot.page_words, sizeof(uint32_t));
-  place(layout.blocks, layout.full ? snapshot.block_count : 0, sizeof(uint64_t));
-  layout.bytes = at;
-  at = aligned(layout.trace_capacity * sizeof(nvidia::TraceRecord), kAlignment);
+  end(layout.bytes.front);
+  place(layout.pages, stepped(cuts.page_words, kLeastMarks), sizeof(uint32_t));
+  place(layout.blocks, layout.full ? stepped(cuts.block_count, kLeastMarks) : 0, sizeof(uint64_t));
+  end(layout.bytes.marks);
   place(layout.hot, layout.hot_capacity, sizeof(nvidia::HotCounter));
   place(layout.tensor_maps, layout.tensor_map_capacity, sizeof(nvidia::TensorMapEntry));
   place(layout.sites, layout.site_capacity, sizeof(nvidia::SiteEntry));
-  layout.back_bytes = aligned(at, kAlignment);
+  end(layout.bytes.tables);
+  layout.bytes.objects = aligned((size_t{layout.range_count} + 1) * sizeof(nvidia::ObjectCounters), kAlignment);
+  layout.bytes.trace = aligned(layout.trace_capacity * sizeof(nvidia::TraceRecord), kAlignment);
   return layout;
 }
 
-nvidia::SlotHeader SlotLayout::header(void* front, void* back, const nvidia::Range* ranges) const {
-  const auto in_front = [front](size_t offset) -> void* { return static_cast<uint8_t*>(front) + offset; };
-  const auto in_back = [back](size_t offset) -> void* { return static_cast<uint8_t*>(back) + offset; };
+nvidia::SlotHeader SlotLayout::header(const SlotParts& slot, const nvidia::Range* ranges) const {
   nvidia::SlotHeader result{};
   result.ranges = ranges;
-  result.totals = static_cast<nvidia::Totals*>(in_front(totals));
-  result.objects = static_cast<nvidia::ObjectCounters*>(in_front(objects));
-  result.pages = static_cast<uint32_t*>(in_front(pages));
-  result.blocks = static_cast<uint64_t*>(in_front(blocks));
-  result.quick_keys = static_cast<uint64_t*>(in_front(quick_keys));
-  result.hot = static_cast<nvidia::HotCounter*>(in_back(hot));
-  result.tensor_maps = static_cast<nvidia::TensorMapEntry*>(in_back(tensor_maps));
-  result.sites = static_cast<nvidia::SiteEntry*>(in_back(sites));
-  result.trace = static_cast<nvidia::TraceRecord*>(in_back(0));
+  result.totals = reinterpret_cast<nvidia::Totals*>(slot.front + totals);
+  result.objects = reinterpret_cast<nvidia::ObjectCounters*>(slot.objects);
+  result.pages = reinterpret_cast<uint32_t*>(slot.marks + pages);
+  result.blocks = reinterpret_cast<uint64_t*>(slot.marks + blocks);
+  result.quick_keys = reinterpret_cast<uint64_t*>(slot.front + quick_keys);
+  result.hot = reinterpret_cast<nvidia::HotCounter*>(slot.tables + hot);
+  result.tensor_maps = reinterpret_cast<nvidia::TensorMapEntry*>(slot.tables + tensor_maps);
+  result.sites = reinterpret_cast<nvidia::SiteEntry*>(slot.tables + sites);
+  result.trace = reinterpret_cast<nvidia::TraceRecord*>(slot.trace);
   result.range_count = range_count;
   result.hot_capacity = hot_capacity;
   result.tensor_map_capacity = tensor_map_capacity;

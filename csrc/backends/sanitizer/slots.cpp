@@ -5,73 +5,87 @@
 namespace pasta::sanitizer {
 namespace {
 
-constexpr size_t kLeastSlot = 4096;
+constexpr size_t kLeastPart = 256;
 // Threads that start together each allocate a slab: one must not take the whole bound from the others.
 constexpr size_t kLeastSlabs = 8;
 
 }  // namespace
 
-// In steps of a quarter of a power of two, so that a few more objects do not change the size.
-size_t SlotPool::slot_bytes(size_t bytes) const {
-  size_t size = kLeastSlot;
-  while (size < bytes) size *= 2;
-  for (const size_t quarters : {5, 6, 7}) {
-    if (size > kLeastSlot && size / 8 * quarters >= bytes) return size / 8 * quarters;
-  }
-  return size;
+SlotParts Slab::parts(uint32_t slot) const {
+  SlotParts parts;
+  uint8_t* at = memory;
+  const auto place = [&](size_t bytes) {
+    uint8_t* const part = at + slot * bytes;
+    at += used.size() * bytes;
+    return part;
+  };
+  parts.front = place(of_slot.front);
+  parts.marks = place(of_slot.marks);
+  parts.tables = place(of_slot.tables);
+  parts.objects = place(of_slot.objects);
+  parts.trace = place(of_slot.trace);
+  return parts;
 }
 
-Slot SlotPool::take(size_t bytes) {
+Slot SlotPool::take(const SlotSizes& sizes) {
   for (Slab& slab : slabs_) {
-    if (slab.slot_bytes < bytes) continue;
-    const auto free = std::find(slab.used.begin(), slab.used.end(), false);
-    if (free == slab.used.end()) continue;
-    *free = true;
-    return {&slab, static_cast<uint32_t>(free - slab.used.begin())};
+    if (slab.free == 0 || !sizes.fit(slab.of_slot)) continue;
+    while (slab.used[slab.lowest]) ++slab.lowest;
+    slab.used[slab.lowest] = true;
+    --slab.free;
+    return {&slab, slab.lowest};
   }
   return {};
 }
 
-void SlotPool::give(Slot slot) { slot.slab->used[slot.index] = false; }
+void SlotPool::give(Slot slot) {
+  Slab& slab = *slot.slab;
+  slab.used[slot.index] = false;
+  ++slab.free;
+  slab.lowest = std::min(slab.lowest, slot.index);
+}
 
-size_t SlotPool::reserve(size_t bytes) {
-  slot_bytes_ = std::max(slot_bytes_, slot_bytes(bytes));
-  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), slot_bytes_ + back_bytes_);
+size_t SlotPool::reserve(const SlotSizes& sizes) {
+  for (size_t SlotSizes::*part : {&SlotSizes::front, &SlotSizes::marks, &SlotSizes::objects}) {
+    of_slot_.*part = std::max(of_slot_.*part, stepped(sizes.*part, kLeastPart));
+  }
+  of_slot_.tables = sizes.tables, of_slot_.trace = sizes.trace;  // of one size in a context
+  size_t slab = std::max(std::min(kSlabBytes, max_bytes_ / kLeastSlabs), of_slot_.all());
   if (bytes_ + slab > max_bytes_) {
     slab = max_bytes_ > bytes_ ? max_bytes_ - bytes_ : 0;
-    if (slab < slot_bytes_ + back_bytes_) return 0;
+    if (slab < of_slot_.all()) return 0;
   }
   bytes_ += slab;
   return slab;
 }
 
 void SlotPool::add(void* memory, size_t bytes) {
-  const size_t slots = bytes / (slot_bytes_ + back_bytes_);
-  slabs_.push_back({static_cast<uint8_t*>(memory), bytes, slot_bytes_, back_bytes_, std::vector<bool>(slots),
-                    std::vector<bool>(slots, true), std::vector<nvidia::SlotHeader>(slots)});
+  const size_t slots = bytes / of_slot_.all();
+  Slab slab{};
+  slab.memory = static_cast<uint8_t*>(memory);
+  slab.bytes = bytes;
+  slab.of_slot = of_slot_;
+  slab.used.resize(slots);
+  slab.free = static_cast<uint32_t>(slots);
+  slab.fresh.resize(slots, true);
+  slab.headers.resize(slots);
+  slabs_.push_back(std::move(slab));
 }
 
 void SlotPool::cancel(size_t bytes) { bytes_ -= bytes; }
 
-std::vector<void*> SlotPool::retire(size_t bytes) {
-  std::vector<void*> freed;
+std::vector<SlotPool::Retired> SlotPool::retire(const SlotSizes& sizes) {
+  std::vector<Retired> retired;
   for (auto slab = slabs_.begin(); slab != slabs_.end();) {
-    const bool idle = std::find(slab->used.begin(), slab->used.end(), true) == slab->used.end();
-    if (!idle || slab->slot_bytes >= bytes) {
+    if (slab->free != slab->used.size() || sizes.fit(slab->of_slot)) {
       ++slab;
       continue;
     }
-    freed.push_back(slab->memory);
+    retired.push_back({slab->memory, slab->image});
     bytes_ -= slab->bytes;
     slab = slabs_.erase(slab);
   }
-  return freed;
-}
-
-std::vector<void*> SlotPool::all() const {
-  std::vector<void*> memory;
-  for (const Slab& slab : slabs_) memory.push_back(slab.memory);
-  return memory;
+  return retired;
 }
 
 }  // namespace pasta::sanitizer

@@ -1,9 +1,10 @@
 // The launch slots of a context: fixed-size pieces of slabs of device memory, within a bound.
 //
-//   slab   front 0 | front 1 | ... | back 0 | back 1 | ...
+//   slab   front 0 | front 1 | ... | marks 0 | marks 1 | ... | tables 0 | ... | objects 0 | ... | trace 0 | ...
 //
 // Slots grow with the number and size of memory objects: slabs of the old size go when the last launch that uses
-// them was read. Neighbours are given out first, so that one copy reads many. Not thread-safe; calls no vendor.
+// them was read. Neighbours are given out first, so that one copy reads many, and one call clears them: a part of
+// each lies beside the same part of the next. Not thread-safe; calls no vendor.
 #pragma once
 
 #include <cstddef>
@@ -11,55 +12,61 @@
 #include <list>
 #include <vector>
 
+#include "backends/sanitizer/slot_layout.h"
 #include "device/nvidia/layout.h"
 
 namespace pasta::sanitizer {
 
 struct Slab {
   uint8_t* memory;
-  size_t bytes, slot_bytes, back_bytes;  // a slot's are those of its front
+  size_t bytes;
+  SlotSizes of_slot;
   std::vector<bool> used;
-  std::vector<bool> fresh;                   // never zeroed
-  std::vector<nvidia::SlotHeader> headers;   // as they are on the device
+  uint32_t free, lowest;  // how many are not used, and that none below this one is free
+  std::vector<bool> fresh;                  // never zeroed
+  std::vector<nvidia::SlotHeader> headers;  // as they are on the device
+  // Clean fronts with their headers, in host memory that the device can read; null: none yet, or none to be had.
+  uint8_t* image = nullptr;
+  bool image_tried = false;
 
-  uint8_t* front(uint32_t slot) const { return memory + slot * slot_bytes; }
-  uint8_t* back(uint32_t slot) const { return memory + used.size() * slot_bytes + slot * back_bytes; }
+  SlotParts parts(uint32_t slot) const;
 };
 
 struct Slot {
   Slab* slab = nullptr;  // null: there is none
   uint32_t index = 0;
+
+  SlotParts parts() const { return slab->parts(index); }
 };
 
 class SlotPool {
  public:
   static constexpr size_t kSlabBytes = size_t{16} << 20;  // or an eighth of the bound
 
-  // All slots have backs of one size.
-  SlotPool(size_t max_bytes, size_t back_bytes) : max_bytes_(max_bytes), back_bytes_(back_bytes) {}
+  explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // A free slot with room for `bytes` in its front.
-  Slot take(size_t bytes);
+  // A free slot with room for `sizes`.
+  Slot take(const SlotSizes& sizes);
   void give(Slot slot);
 
   // When take() had none: what to allocate so that it has. 0: the bound is reached. The amount is reserved until
   // add() or cancel().
-  size_t reserve(size_t bytes);
+  size_t reserve(const SlotSizes& sizes);
   void add(void* memory, size_t bytes);
   void cancel(size_t bytes);
 
-  // Memory of slabs that no launch uses and whose slots are too small for `bytes`; the caller frees it.
-  std::vector<void*> retire(size_t bytes);
-  std::vector<void*> all() const;
+  // Slabs that no launch uses and whose slots are too small for `sizes`; the caller frees their memory.
+  struct Retired {
+    void *memory, *image;
+  };
+  std::vector<Retired> retire(const SlotSizes& sizes);
 
   size_t bytes() const { return bytes_; }
 
  private:
-  size_t slot_bytes(size_t bytes) const;
-
-  const size_t max_bytes_, back_bytes_;
+  const size_t max_bytes_;
   size_t bytes_ = 0;
-  size_t slot_bytes_ = 0;  // of new slabs
+  SlotSizes of_slot_;  // of new slabs
   std::list<Slab> slabs_;
 };
 

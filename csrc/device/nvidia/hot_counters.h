@@ -26,12 +26,12 @@ PASTA_DEVICE uint32_t find_key(uint64_t* keys, uint32_t capacity, uint64_t key, 
   return UINT32_MAX;
 }
 
-// The entry of `key` in an open hash table in the slot's back, likewise; null when there is no room.
+// The entry of `key` in an open hash table among the slot's tables, likewise; null when there is no room.
 template <class Entry>
 PASTA_DEVICE Entry* find_entry(const SlotHeader& slot, Entry* entries, uint32_t capacity, uint64_t key,
                                uint32_t probes = kMaxProbes) {
   if (capacity == 0) return nullptr;
-  if (lanes::glance(&slot.totals->back_used) == 0) slot.totals->back_used = 1;
+  if (lanes::glance(&slot.totals->tables_used) == 0) slot.totals->tables_used = 1;
   uint32_t at = hash_slot(key, capacity);
   for (uint32_t probe = 0; probe < probes && probe < capacity; ++probe) {
     uint64_t present = lanes::glance(&entries[at].key);  // a key, once there, stays

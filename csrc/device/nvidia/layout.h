@@ -5,13 +5,14 @@
 //
 //   range table   Range[range_count], sorted by begin, disjoint
 //   slot, front   SlotHeader, written by the host before the launch; what patches get
-//                 everything below is zero when a launch begins:
 //                 Hint[] | quick counters u64[] | Live[range_count + 1]      at fixed distances from the header
-//                 quick keys u64[] | Totals | ObjectCounters[range_count + 1] | pages u32[] | blocks u64[]
-//   slot, back    what few launches use, and is read only then:
-//                 TraceRecord[], as it was left: only what the launch wrote is read
-//                 HotCounter[] | TensorMapEntry[] | SiteEntry[]              zero when a launch begins
+//                 quick keys u64[] | Totals
+//   slot, marks   pages u32[] | blocks u64[]
+//   slot, tables  HotCounter[] | TensorMapEntry[] | SiteEntry[]              read only if the launch used them
+//   slot, objects ObjectCounters[range_count + 1]                            likewise; few launches do
+//   slot, trace   TraceRecord[]
 //
+// When a launch begins all is zero but the header and the trace, of which only what the launch wrote is read.
 // ObjectCounters[range_count] is for addresses that no known object holds.
 //
 // A patch has the registers of a function call and no more: what nearly all accesses need lies where a patch finds it
@@ -117,9 +118,9 @@ struct Totals {
   uint64_t lost_tensor_maps;  // likewise
   uint64_t trace_wanted;      // records, whether there was room for them or not
   uint64_t trace_lost;        // executions for which there was none
-  uint64_t back_used;         // not 0: there is something in the back
+  uint64_t tables_used, objects_used;  // not 0: there is something in them
 };
-static_assert(sizeof(Totals) == 5 * 8);
+static_assert(sizeof(Totals) == 6 * 8);
 
 // What the host makes rows of, and so what a slot has room for: with sites, blocks or the trace, for all of the first
 // three, since the patches then count them all.

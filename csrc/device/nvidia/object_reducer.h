@@ -19,6 +19,12 @@ PASTA_DEVICE uint32_t counter_of(AccessKind kind, uint32_t bytes) {
   return static_cast<uint32_t>(kind) * kSizeClasses + size_class(bytes);
 }
 
+// The counters that all share.
+PASTA_DEVICE ObjectCounters& counters_of(const SlotHeader& slot, uint32_t index) {
+  if (lanes::glance(&slot.totals->objects_used) == 0) slot.totals->objects_used = 1;
+  return slot.objects[index];
+}
+
 // The lanes of `group` touch a page each, mostly one page all. What L1 does not know is said again, whoever said it
 // before: or else L1 would not know it for as long as the kernel runs, and every access to it would come here.
 PASTA_DEVICE void mark_pages(uint32_t group, uint32_t* bitmap, uint32_t page) {
@@ -66,7 +72,7 @@ template <bool kFull>
 PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address, uint32_t bytes) {
   const Range& range = slot.ranges[index];
   if (range.page_word == kUntracked) {
-    ObjectCounters& counters = slot.objects[index];
+    ObjectCounters& counters = counters_of(slot, index);
     const uint64_t offset = address - range.begin;
     raise_to_largest(group, lanes::last(group), &counters.end, offset + bytes);
     raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
@@ -83,7 +89,7 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, 
 // By one lane for those that access one object.
 PASTA_DEVICE void count_lanes(const SlotHeader& slot, uint32_t index, uint32_t counter, uint32_t count) {
   if (add_hot(slot, HotKind::object, object_name(index, counter), count)) return;
-  lanes::add(&slot.objects[index].lanes[0][0] + counter, count);
+  lanes::add(&counters_of(slot, index).lanes[0][0] + counter, count);
 }
 
 // Likewise for one block.
@@ -135,27 +141,38 @@ PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active,
   }
 }
 
+// By one lane: the bytes from `address` to `end`, all in one range.
+template <bool kFull>
+PASTA_DEVICE void touch_span(const SlotHeader& slot, uint32_t index, uint64_t address, uint64_t end) {
+  const uint32_t self = 1u << lanes::index();
+  touch<kFull>(slot, self, index, address, 1);
+  touch<kFull>(slot, self, index, end - 1, 1);
+  const Range& range = slot.ranges[index];
+  if (range.page_word == kUntracked) return;
+  const uint32_t last = page_of(range.begin, end - 1);
+  for (uint32_t page = page_of(range.begin, address) + 1; page < last; ++page) {
+    mark_pages(self, slot.pages + range.page_word, page);
+  }
+}
+
 // One access to `bytes` consecutive bytes, of any number: by one lane, for itself or for its warp. No collectives but
 // of that lane.
 template <bool kFull>
 PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t address, uint64_t bytes, AccessKind kind) {
   const Found found = find_range(slot.ranges, slot.range_count, address);
-  ObjectCounters& counters = slot.objects[found.index];
+  ObjectCounters& counters = counters_of(slot, found.index);
   lanes::add(&counters.odd_count[static_cast<uint32_t>(kind)], 1);
   lanes::add(&counters.odd_bytes[static_cast<uint32_t>(kind)], bytes);
   if (found.index == slot.range_count || bytes == 0) return;
-  const Range range = slot.ranges[found.index];
-  const uint64_t last = (address + bytes < range.end ? address + bytes : range.end) - 1;
-  const uint32_t self = 1u << lanes::index();
-  touch<kFull>(slot, self, found.index, address, 1);
-  touch<kFull>(slot, self, found.index, last, 1);
-  if (range.page_word != kUntracked) {
-    const uint32_t end = page_of(range.begin, last);
-    for (uint32_t page = page_of(range.begin, address) + 1; page < end; ++page) {
-      mark_pages(self, slot.pages + range.page_word, page);
-    }
+  if (kFull) count_blocks(slot, 1u << lanes::index(), found.index, address);
+  const uint64_t end = address + bytes;
+  uint32_t index = found.index;
+  while (true) {  // a tensor may be several ranges
+    const uint64_t next = slot.ranges[index].end;
+    touch_span<kFull>(slot, index, address, end < next ? end : next);
+    if (end <= next || ++index >= slot.range_count || slot.ranges[index].begin != next) return;
+    address = next;
   }
-  if (kFull) count_blocks(slot, self, found.index, address);
 }
 
 }  // namespace pasta::nvidia

@@ -35,6 +35,7 @@ struct Gpu {
   std::map<CUmodule, Module> modules;  // that were patched at some time
   std::set<CUmodule> unpatchable;
   int waits = 0;  // for a stream
+  int uploads = 0, reads = 0, fills = 0, slots_set = 0;  // calls
   size_t allocated = 0;
   bool faulted = false;                    // every call fails, as after an illegal address
   std::function<void()> before_waiting;    // called at the start of each wait for a stream
@@ -71,6 +72,7 @@ inline SanitizerResult release(CUcontext, void* memory) {
 inline SanitizerResult to_device(void* to, void* from, size_t bytes, Stream stream) {
   std::lock_guard lock(g_gpu.mutex);
   std::vector<char> staged(static_cast<char*>(from), static_cast<char*>(from) + bytes);
+  ++g_gpu.uploads;
   g_gpu.streams[stream].push_back([=] { std::memcpy(to, staged.data(), bytes); });
   return result();
 }
@@ -86,11 +88,14 @@ inline SanitizerResult synchronize(Stream stream) {
 inline SanitizerResult to_host(void* to, void* from, size_t bytes, Stream stream) {
   if (g_gpu.faulted) return result();
   run(stream);
+  std::lock_guard lock(g_gpu.mutex);
+  ++g_gpu.reads;
   std::memcpy(to, from, bytes);
   return result();
 }
 inline SanitizerResult fill(void* at, int value, size_t bytes, Stream stream) {
   std::lock_guard lock(g_gpu.mutex);
+  ++g_gpu.fills;
   g_gpu.streams[stream].push_back([=] { std::memset(at, value, bytes); });
   return result();
 }
@@ -153,6 +158,7 @@ inline void install() {
   };
   call.sanitizerSetLaunchCallbackData = [](Sanitizer_LaunchHandle launch, CUfunction, Stream, const void* slot) {
     std::lock_guard lock(g_gpu.mutex);
+    ++g_gpu.slots_set;
     g_gpu.slots[launch] = const_cast<void*>(slot);
     return SANITIZER_SUCCESS;
   };

@@ -149,6 +149,53 @@ void test_torchs_tensors_are_those_of_the_launch() {
       });
 }
 
+// A step of training as the library sees it: each launch has an output where others were in the step before.
+void step() {
+  const MemoryParts& parts = *memory_parts.load();
+  for (uint64_t i = 0; i < 90; ++i) {
+    const uint64_t output = (64 + i % 8) * kMiB, bytes = i % 3 == 0 ? 700'000 : 100'000;
+    parts.made(output, bytes);
+    launch(stream(1), output + 4096);
+    parts.gone(output);
+  }
+  wait_for(stream(1));
+}
+
+// Once a step is like the one before, a launch is one call, and what it left is read and cleared together with others.
+void test_steady_launches_are_one_call_each() {
+  for (const char* const memory : {"objects", "objects,sites,blocks"}) {
+    recorded(
+        memory, "256M",
+        [] {
+          const MemoryParts& parts = *memory_parts.load();
+          allocate(64 * kMiB, 20 * kMiB);
+          for (uint64_t i = 0; i < 200; ++i) {
+            allocate((100 + i) * kMiB, kMiB / 2);
+            parts.made((100 + i) * kMiB, 512);
+          }
+          step(), step();
+          fake::Gpu& gpu = fake::g_gpu;
+          gpu.waits = gpu.uploads = gpu.reads = gpu.fills = gpu.slots_set = 0;
+          for (int i = 0; i < 3; ++i) step();
+          CHECK(gpu.slots_set == 3 * 90);
+          // The 90 slots are read in three runs at most, by the size of a slot: of each fronts, marks and tables are
+          // read; the latter two are filled with zeros, and clean fronts uploaded. Then it is waited for once.
+          const int runs = gpu.uploads / 3;
+          CHECK(gpu.uploads % 3 == 0 && runs >= 1 && runs <= 3);
+          CHECK(gpu.reads >= 2 * gpu.uploads && gpu.reads <= 3 * gpu.uploads);
+          CHECK(gpu.fills == gpu.reads - gpu.uploads);
+          CHECK(gpu.waits == 3);
+        },
+        [](const std::string& output) {
+          Columns objects = read_table(output, TableId::access_object);
+          CHECK(rows(objects, "loads") == 5 * 90 && sum(objects, "loads") == 5 * 90 * 32);
+          CHECK((std::set<int64_t>(objects["tensor_id"].begin(), objects["tensor_id"].end()).size() == 5 * 90));
+          CHECK(sum(objects, "first_offset") == 5 * (90 * 4096 + (11 * 28 + 1) * static_cast<int64_t>(kMiB)));
+          CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
+        });
+  }
+}
+
 // Far more launches than slots, and no synchronisation of the program's own.
 void test_slots_are_used_again() {
   recorded(
@@ -242,6 +289,42 @@ void test_graph_nodes_wait_for_their_graph() {
       });
 }
 
+// A node keeps the ranges that it was given, though others are needed before it is in the stream.
+void test_ranges_that_change_between_nodes_of_a_graph() {
+  recorded(
+      "objects", "16M",
+      [] {
+        const MemoryParts& parts = *memory_parts.load();
+        allocate(64 * kMiB, 8 * kMiB);
+        launch(stream(1), 64 * kMiB);
+        std::vector<void*> slots;
+        for (uintptr_t node = 1; node <= 3; ++node) {
+          parts.made((64 + node) * kMiB, 512 * node);
+          auto data = zeroed<Sanitizer_GraphNodeLaunchData>();
+          data.graphExec = reinterpret_cast<CUgraphExec>(0x9);
+          data.node = reinterpret_cast<CUgraphNode>(node);
+          data.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
+          data.launchData = launch_data(stream(1), "node");
+          callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &data);
+          slots.push_back(fake::slot_of(data.launchData.hLaunch));
+        }
+        for (uint64_t node = 1; node <= 3; ++node) {  // what lies where the last of the tensors is
+          fake::enqueue(stream(1), slots[node - 1], one_warp(67 * kMiB));
+        }
+        const auto end = zeroed<Sanitizer_GraphLaunchData>();
+        callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &end);
+        wait_for(stream(1));
+      },
+      [](const std::string& output) {
+        Columns objects = read_table(output, TableId::access_object);
+        CHECK(rows(objects, "tensor_id") == 4 && sum(objects, "loads") == 4 * 32);
+        int without = 0;
+        for (const int64_t id : objects["tensor_id"]) without += id == kNullI64;
+        CHECK(without == 3 && sum(objects, "first_offset") == 3 * 3 * static_cast<int64_t>(kMiB));
+        CHECK(rows(read_table(output, TableId::loss), "cause") == 0);
+      });
+}
+
 void test_fault_keeps_what_was_read() {
   recorded(
       "objects", "16M",
@@ -282,7 +365,7 @@ void test_kernel_that_never_ends_is_left_alone() {
 
 void test_threads_with_a_stream_each() {
   recorded(
-      "objects", "8M",
+      "objects", "16M",  // more slots than 50 launches in each stream take
       [] {
         allocate(64 * kMiB, kMiB);
         std::vector<std::thread> workers;
@@ -371,10 +454,12 @@ int main() {
   test_launches_in_two_streams();
   test_tensors_of_the_moment_of_the_launch();
   test_torchs_tensors_are_those_of_the_launch();
+  test_steady_launches_are_one_call_each();
   test_slots_are_used_again();
   test_trace_keeps_each_access();
   test_trace_larger_than_the_buffer();
   test_graph_nodes_wait_for_their_graph();
+  test_ranges_that_change_between_nodes_of_a_graph();
   test_fault_keeps_what_was_read();
   test_kernel_that_never_ends_is_left_alone();
   test_threads_with_a_stream_each();

@@ -3,7 +3,10 @@
 
 #if __has_include(<sanitizer.h>)
 
+#include <array>
 #include <cstring>
+#include <map>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -20,6 +23,8 @@
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
 #include "device/nvidia/trace_writer.h"
+#include "host_slot.h"
+#include "patched.h"
 #include "warp_emulator.h"
 
 using namespace pasta;
@@ -69,8 +74,8 @@ void test_objects_by_address() {
   CHECK(objects.snapshot() == before);  // nothing changed
   objects.add(object(2, kMiB + 2048, 4096));  // the end of 1 was not seen
   CHECK(!objects.find(kMiB) && objects.find(kMiB + 2048)->object_id == 2);
-  CHECK(objects.snapshot() != before && before->pieces[0].object_id == 1);
-  CHECK(!objects.take(kMiB) && objects.take(kMiB + 2048)->object_id == 2 && objects.snapshot()->ranges.empty());
+  CHECK(objects.snapshot() != before && before->cuts->places[0].object_id == 1);
+  CHECK(!objects.take(kMiB) && objects.take(kMiB + 2048)->object_id == 2 && objects.snapshot()->cuts->ranges.empty());
 }
 
 // A reservation gives what no object in it takes.
@@ -81,18 +86,18 @@ void test_reservation_is_cut_around_objects() {
   objects.add(object(2, 12 * kMiB, kMiB));
   objects.add(object(3, 19 * kMiB, kMiB));
   const auto snapshot = objects.snapshot();
-  const auto& ranges = snapshot->ranges;
+  const auto& ranges = snapshot->cuts->ranges;
   const std::vector<int64_t> ids = {1, 9, 2, 9, 3};
   CHECK(ranges.size() == ids.size());
   for (size_t i = 0; i < ids.size() && i < ranges.size(); ++i) {
-    CHECK(snapshot->pieces[i].object_id == ids[i]);
+    CHECK(snapshot->cuts->places[i].object_id == ids[i]);
     if (i > 0) CHECK(ranges[i].begin >= ranges[i - 1].end);
   }
-  CHECK(ranges[3].begin == 13 * kMiB && ranges[3].end == 19 * kMiB && snapshot->pieces[3].offset == 3 * kMiB);
+  CHECK(ranges[3].begin == 13 * kMiB && ranges[3].end == 19 * kMiB && snapshot->cuts->places[3].offset == 3 * kMiB);
   CHECK(objects.find(15 * kMiB)->object_id == 9 && objects.find(12 * kMiB)->object_id == 2);
   // 4 KiB pages in words of 32, of the objects only: 1 MiB each, which is one block.
-  CHECK(snapshot->page_words == 3 * 8 && snapshot->block_count == 0);
-  CHECK(ranges[1].page_word == nvidia::kUntracked && ranges[2].page_word == 8 && !snapshot->pages_left_out);
+  CHECK(snapshot->cuts->page_words == 3 * 8 && snapshot->cuts->block_count == 0);
+  CHECK(ranges[1].page_word == nvidia::kUntracked && ranges[2].page_word == 8 && !snapshot->cuts->pages_left_out);
 }
 
 // Tensors cut the ranges of what they lie in; where they end matters to nobody but a launch that comes then.
@@ -105,20 +110,56 @@ void test_tensors_cut_their_objects() {
   objects.add_tensor(14, 9 * kMiB, 512);          // in no object that is known
   const auto before = objects.snapshot();
   const std::vector<int64_t> tensors = {11, kNullI64, 12, 13, kNullI64};
-  CHECK(before->ranges.size() == tensors.size());
+  CHECK(before->cuts->ranges.size() == tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& piece = before->pieces[i];
-    CHECK(piece.object_id == 1 && piece.tensor_id == tensors[i]);
-    CHECK(piece.offset == before->ranges[i].begin - 2 * kMiB);
-    CHECK(before->ranges[i].begin == (i == 0 ? 2 * kMiB : before->ranges[i - 1].end));
+    const auto& place = before->cuts->places[i];
+    CHECK(place.object_id == 1 && before->tensors[i] == tensors[i]);
+    CHECK(place.offset == before->cuts->ranges[i].begin - 2 * kMiB);
+    CHECK(before->cuts->ranges[i].begin == (i == 0 ? 2 * kMiB : before->cuts->ranges[i - 1].end));
   }
-  CHECK(before->ranges.back().end == 3 * kMiB);
+  CHECK(before->cuts->ranges.back().end == 3 * kMiB);
   CHECK(objects.take_tensor(2 * kMiB + 4096) == 12 && objects.take_tensor(2 * kMiB + 4096) == kNullI64);
   const auto after = objects.snapshot();
-  CHECK(after->ranges.size() == 4 && after->ranges[1].end == 2 * kMiB + 12288);
-  CHECK(before->pieces[2].tensor_id == 12);  // a launch from then keeps what it was given
-  objects.add_tensor(15, 2 * kMiB, kMiB);    // the ends of 11 and 13 were not seen
-  CHECK(objects.snapshot()->ranges.size() == 1 && objects.snapshot()->pieces[0].tensor_id == 15);
+  CHECK(after->cuts == before->cuts && after->tensors[2] == kNullI64 && after->tensors[1] == kNullI64);
+  CHECK(before->tensors[2] == 12);         // a launch from then keeps what it was given
+  objects.add_tensor(15, 2 * kMiB, kMiB);  // the ends of 11 and 13 were not seen
+  CHECK(objects.snapshot()->tensors == std::vector<int64_t>(5, 15));
+}
+
+// What an allocator gives out where it gave out something before needs no new ranges.
+void test_cuts_stay_while_tensors_come_and_go() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(1, 2 * kMiB, 16 * kMiB));
+  objects.add_tensor(11, 2 * kMiB, 512);
+  objects.add_tensor(12, 2 * kMiB + 512, kMiB);
+  const auto cuts = objects.snapshot()->cuts;
+  CHECK(cuts->ranges.size() == 3);
+  objects.take_tensor(2 * kMiB), objects.take_tensor(2 * kMiB + 512);
+  objects.add_tensor(13, 2 * kMiB, kMiB + 512);  // where both were
+  const auto snapshot = objects.snapshot();
+  CHECK(snapshot->cuts == cuts && (snapshot->tensors == std::vector<int64_t>{13, 13, kNullI64}));
+  objects.take_tensor(2 * kMiB);
+  objects.add_tensor(14, 2 * kMiB, 1024);  // in other places
+  const auto others = objects.snapshot();
+  CHECK((others->tensors == std::vector<int64_t>{14, 14, kNullI64, kNullI64}));
+  CHECK(others->cuts->ranges[1].end == 2 * kMiB + 1024 && others->cuts->ranges[3].begin == 3 * kMiB + 512);
+  objects.take_tensor(2 * kMiB);
+  objects.add_tensor(15, 2 * kMiB, 4 * kMiB);  // larger than what may be several ranges
+  const auto large = objects.snapshot();
+  CHECK((large->tensors == std::vector<int64_t>{15, kNullI64}) && large->cuts->ranges[0].end == 6 * kMiB);
+  CHECK(objects.take(2 * kMiB)->object_id == 1 && objects.snapshot()->cuts->ranges.empty());
+}
+
+// Shapes that never return do not make the slots of all launches larger and larger.
+void test_old_cuts_do_not_pile_up() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(1, kMiB, 64 * kMiB));
+  for (uint64_t i = 1; i < 2000; ++i) {
+    objects.add_tensor(static_cast<int64_t>(i), kMiB, 512 * i);
+    CHECK(objects.snapshot()->tensors[0] == static_cast<int64_t>(i));
+    CHECK(objects.snapshot()->cuts->ranges.size() <= 2 * 2 + 256);
+    objects.take_tensor(kMiB);
+  }
 }
 
 // Memory of torch's expandable segments lies in a reservation: what the tensors do not take has no pages.
@@ -127,9 +168,9 @@ void test_tensors_in_a_reservation() {
   objects.add(object(9, 10 * kMiB, 4 * kMiB), true);
   objects.add_tensor(11, 11 * kMiB, kMiB);
   const auto snapshot = objects.snapshot();
-  CHECK(snapshot->ranges.size() == 3 && snapshot->page_words == 8);
-  CHECK(snapshot->ranges[0].page_word == nvidia::kUntracked && snapshot->ranges[1].page_word == 0);
-  CHECK(snapshot->pieces[1].object_id == 9 && snapshot->pieces[1].offset == kMiB);
+  CHECK(snapshot->cuts->ranges.size() == 3 && snapshot->cuts->page_words == 8);
+  CHECK(snapshot->cuts->ranges[0].page_word == nvidia::kUntracked && snapshot->cuts->ranges[1].page_word == 0);
+  CHECK(snapshot->cuts->places[1].object_id == 9 && snapshot->cuts->places[1].offset == kMiB);
 }
 
 void test_too_many_tensors_leave_out_the_smallest() {
@@ -139,8 +180,8 @@ void test_too_many_tensors_leave_out_the_smallest() {
   for (uint64_t i = 0; i < count; ++i) objects.add_tensor(static_cast<int64_t>(i), kMiB + i * 4096, i < 20 ? 512 : 4096);
   const auto snapshot = objects.snapshot();
   size_t tensors = 0;
-  for (const auto& piece : snapshot->pieces) tensors += piece.tensor_id != kNullI64;
-  CHECK(snapshot->tensors_left_out && tensors == count - 20 && tensors <= MemoryObjects::kMostTensors);
+  for (const int64_t tensor : snapshot->tensors) tensors += tensor != kNullI64;
+  CHECK(snapshot->cuts->tensors_left_out && tensors == count - 20 && tensors <= MemoryObjects::kMostTensors);
 }
 
 void test_the_largest_objects_go_without_pages() {
@@ -148,49 +189,52 @@ void test_the_largest_objects_go_without_pages() {
   objects.add(object(1, kMiB, kMiB));        // 256 pages
   objects.add(object(2, 4 * kMiB, 64 * kMiB));
   const auto snapshot = objects.snapshot();
-  CHECK(snapshot->pages_left_out && snapshot->page_words == 8);
-  CHECK(snapshot->ranges[0].page_word == 0 && snapshot->ranges[1].page_word == nvidia::kUntracked);
+  CHECK(snapshot->cuts->pages_left_out && snapshot->cuts->page_words == 8);
+  CHECK(snapshot->cuts->ranges[0].page_word == 0 && snapshot->cuts->ranges[1].page_word == nvidia::kUntracked);
 }
 
 void test_slots_are_given_within_the_bound() {
-  SlotPool pool(64 * kMiB, kMiB / 8);
-  CHECK(pool.take(1000).slab == nullptr);
+  SlotPool pool(64 * kMiB);
+  CHECK(pool.take({1000, 0, 0, 0, 0}).slab == nullptr);
   std::vector<std::vector<uint8_t>> slabs;
   std::set<uint8_t*> places;
-  const auto grow = [&](size_t bytes) {
-    const size_t slab = pool.reserve(bytes);
+  const auto grow = [&](const SlotSizes& sizes) {
+    const size_t slab = pool.reserve(sizes);
     if (slab == 0) return false;
     slabs.emplace_back(slab);
     pool.add(slabs.back().data(), slab);
     return true;
   };
-  const size_t bytes = 5 * kMiB / 2;
+  const SlotSizes sizes{kMiB, kMiB / 2, 3 * kMiB / 8, kMiB / 2, kMiB / 8};  // 2.5 MiB
   std::vector<Slot> slots;
   while (true) {
-    Slot slot = pool.take(bytes);
-    if (slot.slab == nullptr && grow(bytes)) slot = pool.take(bytes);
+    Slot slot = pool.take(sizes);
+    if (slot.slab == nullptr && grow(sizes)) slot = pool.take(sizes);
     if (slot.slab == nullptr) break;
     slots.push_back(slot);
-    uint8_t* const front = slot.slab->front(slot.index);
-    uint8_t* const back = slot.slab->back(slot.index);
-    CHECK(places.insert(front).second && places.insert(back).second);
-    CHECK(front + slot.slab->slot_bytes <= slot.slab->back(0));
-    CHECK(back + slot.slab->back_bytes <= slot.slab->memory + slot.slab->bytes);
-    CHECK(slot.slab->fresh[slot.index]);
+    const SlotParts at = slot.parts();
+    uint8_t* end = slot.slab->memory;  // parts of a kind lie side by side
+    for (const auto& [part, size] : {std::pair(at.front, sizes.front), {at.marks, sizes.marks},
+                                     {at.tables, sizes.tables}, {at.objects, sizes.objects}, {at.trace, sizes.trace}}) {
+      CHECK(places.insert(part).second && part == end + slot.index * size);
+      end += slot.slab->used.size() * size;
+    }
+    CHECK(end <= slot.slab->memory + slot.slab->bytes && slot.slab->fresh[slot.index]);
   }
-  // Slabs of an eighth of the bound, 8 MiB, hold 3 slots of 2.5 MiB (and their headers).
+  // Slabs of an eighth of the bound, 8 MiB, hold 3 slots of 2.5 MiB.
   CHECK(slots.size() == 24 && pool.bytes() == 64 * kMiB);
   pool.give(slots[3]);
-  CHECK(pool.take(bytes).index == slots[3].index);
-  CHECK(pool.retire(bytes).empty());
+  CHECK(pool.take(sizes).index == slots[3].index);
+  CHECK(pool.retire(sizes).empty());
   // Larger slots: the idle slabs go, the one in use stays.
   for (size_t i = 0; i < slots.size(); ++i) {
     if (i != 0) pool.give(slots[i]);
   }
-  CHECK(pool.reserve(8 * kMiB) == 0);
-  CHECK(pool.retire(8 * kMiB).size() == 7 && pool.bytes() == 8 * kMiB);
-  CHECK(grow(8 * kMiB) && pool.take(8 * kMiB).slab != nullptr);
-  CHECK(pool.reserve(100 * kMiB) == 0);
+  const SlotSizes larger{4 * kMiB, kMiB / 2, 3 * kMiB / 8, kMiB / 2, kMiB / 8};
+  CHECK(pool.reserve(larger) == 0);
+  CHECK(pool.retire(larger).size() == 7 && pool.bytes() == 8 * kMiB);
+  CHECK(grow(larger) && pool.take(larger).slab != nullptr);
+  CHECK(pool.reserve({100 * kMiB, 0, 3 * kMiB / 8, 0, kMiB / 8}) == 0);
 }
 
 // Patches tell addresses of a range apart by their lower halves.
@@ -199,10 +243,11 @@ void test_ranges_end_at_multiples_of_4_gib() {
   const uint64_t k4GiB = uint64_t{1} << 32;
   objects.add(object(1, k4GiB - kMiB, 2 * k4GiB));
   const auto snapshot = objects.snapshot();
-  CHECK(snapshot->ranges.size() == 3);
-  CHECK(snapshot->ranges[1].begin == k4GiB && snapshot->ranges[1].end == 2 * k4GiB);
-  CHECK(snapshot->pieces[1].object_id == 1 && snapshot->pieces[1].offset == kMiB && snapshot->pieces[2].offset == k4GiB + kMiB);
-  for (const nvidia::Range& range : snapshot->ranges) CHECK(range.page_word != nvidia::kUntracked);
+  CHECK(snapshot->cuts->ranges.size() == 3);
+  CHECK(snapshot->cuts->ranges[1].begin == k4GiB && snapshot->cuts->ranges[1].end == 2 * k4GiB);
+  const auto& places = snapshot->cuts->places;
+  CHECK(places[1].object_id == 1 && places[1].offset == kMiB && places[2].offset == k4GiB + kMiB);
+  for (const nvidia::Range& range : snapshot->cuts->ranges) CHECK(range.page_word != nvidia::kUntracked);
 }
 
 void test_pages_of_each_size() {
@@ -211,33 +256,45 @@ void test_pages_of_each_size() {
   const uint64_t begin = 2 * kMiB - 4096, end = begin + 4 * kMiB;
   bitmap[0] = 0b111;
   bitmap[33] = 1;  // page 1056, 4.1 MiB after 2 MiB's start: beyond the next 2 MiB
-  const PageCounts pages = count_pages(bitmap, begin, end + 4 * kMiB);
+  PageCounts pages;
+  pages.add(bitmap, begin, end + 4 * kMiB);
   CHECK(pages.small == 4 && pages.medium == 3 && pages.large == 3);
+}
+
+// Two ranges meet within a page, and within larger ones.
+void test_pages_of_neighbours_are_counted_once() {
+  PageCounts pages;
+  const uint32_t first = 0b101, second = 0b1101;
+  pages.add(&first, 2 * kMiB, 2 * kMiB + 2 * 4096 + 512);
+  pages.add(&second, 2 * kMiB + 2 * 4096 + 512, 2 * kMiB + 6 * 4096);
+  CHECK(pages.small == 4 && pages.medium == 1 && pages.large == 1);
+  std::vector<uint32_t> all(32, UINT32_MAX);  // 4 MiB
+  PageCounts many;
+  many.add(all.data(), 4 * kMiB, 8 * kMiB);
+  many.add(all.data(), 8 * kMiB, 12 * kMiB);
+  CHECK(many.small == 2048 && many.medium == 128 && many.large == 4);
 }
 
 // A slot filled by hand, read back.
 struct Filled {
   MemoryObjects objects{1 << 20};
   std::shared_ptr<const Snapshot> snapshot;
-  SlotLayout layout;
-  std::vector<uint64_t> front, back;
+  HostSlot slot;
   nvidia::SlotHeader header{};
   TensorMaps maps;
+  uint32_t features;
 
   explicit Filled(uint32_t more_features = 0) {
     objects.add(object(5, 4 * kMiB, 3 * kMiB));
     objects.add(object(6, 16 * kMiB, kMiB));
-    snapshot = objects.snapshot();
-    layout = SlotLayout::of(*snapshot, nvidia::kObjects | nvidia::kSites | nvidia::kBlocks | more_features, 4096);
+    features = nvidia::kObjects | nvidia::kSites | nvidia::kBlocks | more_features;
     reset();
   }
-  DecodedSlot decode() {
-    return decode_slot(reinterpret_cast<uint8_t*>(front.data()), reinterpret_cast<uint8_t*>(back.data()), layout,
-                       *snapshot, maps, 77, 1234);
-  }
+  DecodedSlot decode() { return slot.decode(*snapshot, maps); }
   void reset() {
-    front.assign((layout.bytes + 7) / 8, 0), back.assign((layout.back_bytes + 7) / 8, 0);
-    header = layout.header(front.data(), back.data(), snapshot->ranges.data());
+    snapshot = objects.snapshot();
+    slot = HostSlot(*snapshot->cuts, SlotLayout::of(*snapshot->cuts, features, 4096));
+    header = slot.header();
   }
 };
 
@@ -257,10 +314,10 @@ void test_counters_become_rows() {
   counters.lanes[2][2] = 3;    // atomics of 4
   counters.end = 2 * kMiB + 4096;
   counters.inverted_first = ~uint64_t{4096};
-  slot.header.pages[slot.snapshot->ranges[0].page_word] = 0b10;
-  slot.header.pages[slot.snapshot->ranges[0].page_word + 16] = 0b1;  // page 512: the second 2 MiB
+  slot.header.pages[slot.snapshot->cuts->ranges[0].page_word] = 0b10;
+  slot.header.pages[slot.snapshot->cuts->ranges[0].page_word + 16] = 0b1;  // page 512: the second 2 MiB
   slot.header.blocks[0] = 90, slot.header.blocks[1] = 31;
-  slot.header.objects[2].lanes[1][0] = 2;  // at addresses that nobody holds
+  slot.header.objects[slot.header.range_count].lanes[1][0] = 2;  // at addresses that nobody holds
   const DecodedSlot decoded = slot.decode();
   CHECK(decoded.objects.size() == 2);
   const AccessObjectRecord& row = decoded.objects[0];
@@ -281,14 +338,12 @@ void test_counters_become_rows() {
 void test_tensors_have_rows_of_their_own() {
   Filled slot;
   slot.objects.add_tensor(50, 4 * kMiB + 4096, 4096);
-  slot.snapshot = slot.objects.snapshot();
-  slot.layout = SlotLayout::of(*slot.snapshot, nvidia::kObjects);
   slot.reset();
   for (const size_t piece : {0, 1, 2}) {  // before the tensor, it, after it
     nvidia::ObjectCounters& counters = slot.header.objects[piece];
     counters.lanes[0][2] = 10 * (piece + 1);
     counters.end = 8, counters.inverted_first = ~uint64_t{4};
-    slot.header.pages[slot.snapshot->ranges[piece].page_word] = 1;
+    slot.header.pages[slot.snapshot->cuts->ranges[piece].page_word] = 1;
   }
   const DecodedSlot decoded = slot.decode();
   CHECK(decoded.objects.size() == 2);
@@ -297,6 +352,74 @@ void test_tensors_have_rows_of_their_own() {
   CHECK(rest.first_offset == 4 && rest.last_offset == 8192 + 7);
   CHECK(tensor.object_id == 5 && tensor.tensor_id == 50 && tensor.loads == 20 && tensor.pages_4k == 1);
   CHECK(tensor.first_offset == 4096 + 4 && tensor.last_offset == 4096 + 7);
+}
+
+// The same rows, whether memory was cut only where its tensors are now or also where there were others before.
+void test_old_cuts_change_no_rows() {
+  std::mt19937 random(7);
+  const auto dice = [&](uint64_t below) { return random() % below; };
+  size_t objects_seen = 0, blocks_seen = 0;
+  for (int round = 0; round < 40; ++round) {
+    MemoryObjects then(1 << 20), now(1 << 20);
+    for (MemoryObjects* objects : {&then, &now}) {
+      objects->add(object(1, 2 * kMiB, 3 * kMiB));
+      objects->add(object(2, 64 * kMiB, 64 * kMiB), true);  // a reservation
+    }
+    std::map<uint64_t, uint64_t> tensors;  // bytes by address
+    const auto gone = [&](uint64_t address) { then.take_tensor(address), tensors.erase(address); };
+    for (int i = 0; i < 60; ++i) {
+      const uint64_t begin = (dice(2) == 0 ? 2 * kMiB : 64 * kMiB) + 512 * dice(4000), bytes = 512 * (1 + dice(2000));
+      for (auto tensor = tensors.begin(); tensor != tensors.end();) {
+        const auto [address, size] = *tensor++;
+        if ((address < begin + bytes && begin < address + size) || dice(4) == 0) gone(address);
+      }
+      then.add_tensor(static_cast<int64_t>(begin), begin, bytes);
+      tensors[begin] = bytes;
+      then.snapshot();
+    }
+    for (const auto& [address, bytes] : tensors) now.add_tensor(static_cast<int64_t>(address), address, bytes);
+    std::array<std::shared_ptr<const Snapshot>, 2> snapshots = {then.snapshot(), now.snapshot()};
+    std::array<HostSlot, 2> slots;
+    for (size_t k = 0; k < 2; ++k) {
+      const Cuts& cuts = *snapshots[k]->cuts;
+      slots[k] = HostSlot(cuts, SlotLayout::of(cuts, nvidia::kObjects | nvidia::kBlocks));
+    }
+    CHECK(snapshots[0]->cuts->ranges.size() > snapshots[1]->cuts->ranges.size());
+    for (int i = 0; i < 200; ++i) {
+      const uint64_t address = (dice(2) == 0 ? 2 * kMiB : 64 * kMiB) + 16 * dice(64 << 10);
+      const uint64_t bytes = 16 * (1 + dice(1000));
+      const bool span = dice(4) == 0 && tensors.upper_bound(address) != tensors.begin() &&
+                        address + bytes <= std::prev(tensors.upper_bound(address))->first +
+                                               std::prev(tensors.upper_bound(address))->second;
+      for (HostSlot& slot : slots) {
+        const nvidia::SlotHeader& header = slot.header();
+        warp::run(span ? 1 : UINT32_MAX, [&](uint32_t lane) {
+          if (span) nvidia::reduce_span<true>(header, address, bytes, AccessKind::load);
+          else patched::all(header, 0x10, address + lane * 16, 16, AccessKind::store);
+        });
+      }
+    }
+    std::array<DecodedSlot, 2> decoded;
+    for (size_t k = 0; k < 2; ++k) decoded[k] = slots[k].decode(*snapshots[k], TensorMaps(), true);
+    CHECK(decoded[0].objects.size() == decoded[1].objects.size());
+    objects_seen += decoded[0].objects.size();
+    for (size_t i = 0; i < std::min(decoded[0].objects.size(), decoded[1].objects.size()); ++i) {
+      CHECK(std::memcmp(&decoded[0].objects[i], &decoded[1].objects[i], sizeof(AccessObjectRecord)) == 0);
+    }
+    std::array<std::map<std::pair<int64_t, int64_t>, std::pair<int64_t, int64_t>>, 2> blocks;  // of tensors
+    std::array<int64_t, 2> accesses{};
+    for (size_t k = 0; k < 2; ++k) {
+      for (const AccessBlockRecord& row : decoded[k].blocks) {
+        if (row.object_id == 1) accesses[k] += row.accesses;
+        const uint64_t at = static_cast<uint64_t>(row.offset) + (row.object_id == 1 ? 2 : 64) * kMiB;
+        if (tensors.count(at) != 0) blocks[k][{row.object_id, row.offset}] = {row.bytes, row.accesses};
+      }
+    }
+    CHECK(blocks[0] == blocks[1]);
+    blocks_seen += blocks[0].size();
+    CHECK(accesses[0] == accesses[1]);
+  }
+  CHECK(objects_seen > 3 * 40 && blocks_seen > 40);
 }
 
 void test_sites_become_rows() {
@@ -320,8 +443,7 @@ void test_sites_become_rows() {
 // What was counted apart is added to the counters that all share.
 void test_quick_and_hot_counters_are_added_up() {
   Filled slot;
-  auto* const quick = reinterpret_cast<uint64_t*>(reinterpret_cast<uint8_t*>(slot.front.data()) +
-                                                  slot.layout.quick_counters);
+  auto* const quick = reinterpret_cast<uint64_t*>(slot.slot.parts().front + slot.slot.layout.quick_counters);
   slot.header.quick_keys[9] = nvidia::quick_key(0x7f00777770, 0, 2);  // loads of 4 bytes of object 5
   quick[9 * nvidia::kQuickFull.row + 3] = 6, quick[9 * nvidia::kQuickFull.row + 31] = 1;  // with 4 and 32 sectors
   slot.header.objects[1].lanes[1][2] = 5;  // of object 6, which has one block: stores of 4 bytes
@@ -510,6 +632,8 @@ int main() {
   test_objects_by_address();
   test_reservation_is_cut_around_objects();
   test_tensors_cut_their_objects();
+  test_cuts_stay_while_tensors_come_and_go();
+  test_old_cuts_do_not_pile_up();
   test_tensors_in_a_reservation();
   test_too_many_tensors_leave_out_the_smallest();
   test_tensors_have_rows_of_their_own();
@@ -517,8 +641,10 @@ int main() {
   test_slots_are_given_within_the_bound();
   test_ranges_end_at_multiples_of_4_gib();
   test_pages_of_each_size();
+  test_pages_of_neighbours_are_counted_once();
   test_empty_slot_has_no_rows();
   test_counters_become_rows();
+  test_old_cuts_change_no_rows();
   test_sites_become_rows();
   test_quick_and_hot_counters_are_added_up();
   test_trace_becomes_rows();

@@ -16,6 +16,7 @@
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
 #include "device/nvidia/trace_writer.h"
+#include "host_slot.h"
 #include "patched.h"
 #include "warp_emulator.h"
 
@@ -34,35 +35,26 @@ Room g_room = Room::quick;
 // A slot in host memory over the given objects (begin, bytes), numbered as they come, in order of address.
 struct TestSlot {
   sanitizer::Snapshot snapshot;
-  sanitizer::SlotLayout layout;
-  std::vector<SlotHeader> memory;  // for the alignment
+  HostSlot slot;
   sanitizer::TensorMaps maps;
 
   explicit TestSlot(const std::vector<std::pair<uint64_t, uint64_t>>& objects,
                     uint32_t features = kObjects | kSites | kBlocks) {
+    sanitizer::Cuts cuts;
     for (const auto& [begin, bytes] : objects) {
       const uint32_t blocks = static_cast<uint32_t>(((bytes - 1) >> kBlockShift) + 1);
-      snapshot.ranges.push_back({begin, begin + bytes, snapshot.page_words, blocks > 1 ? snapshot.block_count : kUntracked});
-      snapshot.pieces.push_back({static_cast<int64_t>(snapshot.pieces.size()), pasta::kNullI64, 0});
-      snapshot.page_words += page_of(begin, begin + bytes - 1) / 32 + 1;
-      if (blocks > 1) snapshot.block_count += blocks;
+      cuts.ranges.push_back({begin, begin + bytes, cuts.page_words, blocks > 1 ? cuts.block_count : kUntracked});
+      cuts.places.push_back({static_cast<int64_t>(cuts.places.size()), 0, false});
+      cuts.page_words += page_of(begin, begin + bytes - 1) / 32 + 1;
+      if (blocks > 1) cuts.block_count += blocks;
     }
-    layout = sanitizer::SlotLayout::of(snapshot, features);
-    memory.resize((layout.bytes + layout.back_bytes) / sizeof(SlotHeader) + 3);
-    header() = layout.header(memory.data(), back(memory), snapshot.ranges.data());
-    if (g_room != Room::quick) std::fill_n(header().quick_keys, layout.quick().keys, UINT64_MAX);
+    snapshot = {std::make_shared<sanitizer::Cuts>(cuts), std::vector<int64_t>(cuts.ranges.size(), pasta::kNullI64)};
+    slot = HostSlot(cuts, sanitizer::SlotLayout::of(cuts, features));
+    if (g_room != Room::quick) std::fill_n(header().quick_keys, slot.layout.quick().keys, UINT64_MAX);
     if (g_room == Room::none) header().hot_capacity = 0;
   }
-  SlotHeader& header() { return *memory.data(); }
-  uint8_t* back(std::vector<SlotHeader>& of) const {
-    return reinterpret_cast<uint8_t*>(of.data()) + (layout.bytes + 127) / 128 * 128;
-  }
-  sanitizer::DecodedSlot decode() {
-    std::vector<SlotHeader> copy = memory;
-    const bool used = header().totals->back_used != 0;
-    return sanitizer::decode_slot(reinterpret_cast<uint8_t*>(copy.data()), used ? back(copy) : nullptr, layout, snapshot,
-                                  maps, 1, 0);
-  }
+  SlotHeader& header() { return slot.header(); }
+  sanitizer::DecodedSlot decode() { return slot.decode(snapshot, maps, true); }
   // All zeros for an object, or a site, that has no row.
   pasta::AccessObjectRecord object(int64_t id) {
     for (const auto& row : decode().objects) {
@@ -86,7 +78,7 @@ void access(TestSlot& slot, uint32_t active, uint64_t pc, const std::function<ui
 
 void test_lookup_checks_both_ends() {
   const TestSlot slot({{0x1000, 0x100}, {0x2000, 0x1000}, {0x3000, 0x10}});
-  const Range* const ranges = slot.snapshot.ranges.data();
+  const Range* const ranges = slot.snapshot.cuts->ranges.data();
   const auto index = [&](uint64_t address) { return find_range(ranges, 3, address).index; };
   CHECK(index(0xfff) == 3);
   CHECK(index(0x1000) == 0 && index(0x10ff) == 0);
