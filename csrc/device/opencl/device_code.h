@@ -67,10 +67,11 @@ struct StateLayout {
   // how many so far.
   uint32_t block_place(uint32_t run) const { return ordinal(meetings) + 2 * run; }
   uint32_t block_length(uint32_t run) const { return block_place(run) + 1; }
-  // Whether the work-item's sub-group is the first of its row, and the work-items of the row.
-  uint32_t row_leads() const { return block_place(block_runs); }
-  uint32_t row_items() const { return row_leads() + 1; }
-  uint32_t words() const { return row_items() + 1; }
+  // Of the row along a dimension: whether the work-item's sub-group is the first, or among the first, of its work-items,
+  // and how many these are.
+  uint32_t row_leads(uint32_t dimension) const { return block_place(block_runs) + 2 * dimension; }
+  uint32_t row_items(uint32_t dimension) const { return row_leads(dimension) + 1; }
+  uint32_t words() const { return row_leads(3); }
 };
 
 // What a function that finds the object of an address returns when there is none.
@@ -199,7 +200,8 @@ class DeviceCode {
   StateLayout state_;
   std::map<std::string, spirv::Id> made_;
   std::map<std::tuple<std::vector<uint32_t>, bool, uint32_t>, spirv::Id> reach_;
-  std::map<std::tuple<uint32_t, uint64_t, uint32_t, int64_t, bool, int64_t, uint32_t, bool>, spirv::Id>
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, int64_t, bool, int64_t, uint32_t, bool, uint32_t>,
+           spirv::Id>
       mark_row_;
 };
 

@@ -6,8 +6,10 @@ namespace pasta::memory {
 using namespace spirv;
 
 // void (state, slot, ulong address, ulong narrow): marks `bytes` at the address of each work-item of the row, which all
-// call it together. `narrow` is the value that RowStep::narrow names, extended. The first sub-group of the row does it:
-// everything here is the same for all of a sub-group, so that vector units compute it once.
+// call it together. `narrow` is the value that RowStep::narrow names, extended. The first work-item of the row does it. Along
+// dimension 0, a row is several sub-groups, or less than one: all is computed from what the first work-item has, so that
+// it is the same for the sub-group and vector units compute it once. Along the others, each work-item of a sub-group is in
+// a row of its own.
 //
 //   if (!leads) return;
 //   if (no number wraps around, and the first line is in the object)
@@ -16,7 +18,7 @@ using namespace spirv;
 //     for (j = 0; j < items; ++j) mark lines of address[j];
 Id DeviceCode::mark_row(uint32_t root, uint64_t bytes, uint32_t lines, const RowStep& step) {
   Id& id = mark_row_[{root, bytes, lines, step.by, step.narrow != 0, step.narrow_by, step.narrow_bits,
-                      step.is_signed}];
+                      step.is_signed, step.dimension}];
   if (id) return id;
   mark();
   NewFunction function = begin("mark_row", globals_.void_type(),
@@ -26,16 +28,17 @@ Id DeviceCode::mark_row(uint32_t root, uint64_t bytes, uint32_t lines, const Row
   Id next = local_variable(function);
   Id zero = globals_.u64(0), one = globals_.u64(1);
   auto number = [&](int64_t value) { return globals_.u64(static_cast<uint64_t>(value)); };
-  Id leads = load_word(code, state, state_.row_leads());
+  Id leads = load_word(code, state, state_.row_leads(step.dimension));
   code.when(code.compare(OpINotEqual, leads, zero), [&] {
     globals_.capability(CapabilityGroups);
     auto of_first = [&](Id value) {
+      if (step.dimension != 0) return value;
       return code.emit(OpGroupBroadcast, ulong(),
                        {globals_.u32(ScopeSubgroup), value, globals_.u32(0)});
     };
     Id address = of_first(function.parameters[2]);
     Id narrow = step.narrow ? of_first(function.parameters[3]) : zero;
-    Id items = load_word(code, state, state_.row_items());
+    Id items = load_word(code, state, state_.row_items(step.dimension));
     Id last_item = code.binary(OpISub, items, one);
     const Map map = object_of(code, state, slot, root).map;
 

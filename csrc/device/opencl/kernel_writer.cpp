@@ -88,7 +88,7 @@ Function KernelWriter::wrapper(const Function& kernel, Id body) {
   if (plan_.meetings) take_scratch(code, state, slot, slot_offset);
   if (plan_.rows) {
     // A question that is the same for a sub-group first.
-    Id leads = device_.load_word(code, state, device_.state_layout().row_leads());
+    Id leads = device_.load_word(code, state, device_.state_layout().row_leads(0));
     code.when(code.compare(OpINotEqual, leads, globals_.u64(0)),
               [&] { publish_facts(code, state, slot); });
   } else {
@@ -205,18 +205,24 @@ Id KernelWriter::shard_row(Emitter& code) {
   return code.binary(OpIMul, shard(code), globals_.u64(row_bytes));
 }
 
-// Whether the sub-group is the first of a row. One whose work-items are not consecutive in a row tells the host.
+// Whether the sub-group is the first of its rows. One whose work-items are not consecutive in a row tells the host.
 void KernelWriter::find_row(Emitter& code, Id state, Id slot) {
   const StateLayout& layout = device_.state_layout();
   globals_.capability(CapabilityGroups);
   Id item = device_.builtin3(code, BuiltInLocalInvocationId, "__spirv_BuiltInLocalInvocationId", 0);
   Id first = code.emit(OpGroupBroadcast, device_.ulong(),
                        {globals_.u32(ScopeSubgroup), item, globals_.u32(0)});
-  Id is_first = code.compare(OpIEqual, first, globals_.u64(0));
-  device_.store_word(code, state, layout.row_leads(),
-                     code.select(is_first, globals_.u64(1), globals_.u64(0)));
-  device_.store_word(code, state, layout.row_items(),
-                     device_.builtin3(code, BuiltInWorkgroupSize, "__spirv_BuiltInWorkgroupSize", 0));
+  for (uint32_t d = 0; d < 3; ++d) {
+    Id id = d == 0 ? first
+                   : device_.builtin3(code, BuiltInLocalInvocationId,
+                                      "__spirv_BuiltInLocalInvocationId", d);
+    Id is_first = code.compare(OpIEqual, id, globals_.u64(0));
+    device_.store_word(code, state, layout.row_leads(d),
+                       code.select(is_first, globals_.u64(1), globals_.u64(0)));
+    device_.store_word(
+        code, state, layout.row_items(d),
+        device_.builtin3(code, BuiltInWorkgroupSize, "__spirv_BuiltInWorkgroupSize", d));
+  }
   Id expected = code.binary(OpIAdd, first, device_.lane(code));
   code.when(code.compare(OpINotEqual, item, expected), [&] {
     code.store(device_.long_at(code, slot, globals_.u64(kSlotScattered * kWord)), globals_.u64(1), kWord);

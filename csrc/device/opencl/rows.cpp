@@ -16,6 +16,7 @@ using namespace spirv;
 namespace {
 
 constexpr size_t kMaxBlocks = 1024;  // of a function; in larger ones each work-item marks for itself
+constexpr uint32_t kDimensions = 3;
 constexpr int64_t kLine = int64_t{1} << kLineShift;
 
 int64_t product(int64_t a, int64_t b) {
@@ -77,10 +78,11 @@ bool is_pure(uint16_t op) {
 // The values of one function.
 class Rows {
  public:
-  Rows(const Source& source, const Function& function, const std::vector<Change>& parameters,
-       bool together)
+  Rows(const Source& source, const Function& function, uint32_t dimension,
+       const std::vector<Change>& parameters, bool together)
       : source_(source),
         function_(function),
+        dimension_(dimension),
         branches_(source.definitions, function),
         together_(function.blocks.size(), together) {
     const auto declared = function.parameters();
@@ -186,10 +188,17 @@ class Rows {
     return found->second;
   }
 
-  static Change component(uint32_t builtin, uint32_t number) {
+  // A value that is by one more from one work-item to the next.
+  static Change one() {
+    RowStep step;
+    step.by = 1;
+    return Change::step(step);
+  }
+
+  Change component(uint32_t builtin, uint32_t number) const {
     switch (builtin) {
       case BuiltInGlobalInvocationId:
-      case BuiltInLocalInvocationId: return Change::step({number == 0, 0, 1, 0, false});
+      case BuiltInLocalInvocationId: return number == dimension_ ? one() : Change::same();
       case BuiltInWorkgroupSize:
       case BuiltInEnqueuedWorkgroupSize:
       case BuiltInNumWorkgroups:
@@ -203,7 +212,7 @@ class Rows {
   Change load(const Instruction& i) const {
     if (const auto builtin = builtin_of(i)) {
       const bool linear = *builtin == BuiltInLocalInvocationIndex || *builtin == BuiltInGlobalLinearId;
-      return linear ? Change::step({1, 0, 1, 0, false}) : Change::any();
+      return linear && dimension_ == 0 ? one() : Change::any();
     }
     // Other memory may change between the work-items of a row.
     const auto pointer = source_.types.pointer_of(i.operand(0));
@@ -281,7 +290,7 @@ class Rows {
 
   // What is read as a wider integer grows by what the narrow one does, until that wraps around.
   Change extended(Id narrow, const Change& change, bool is_signed) const {
-    RowStep step{1, narrow, change.step().by, bits(narrow), is_signed};
+    RowStep step{1, narrow, change.step().by, bits(narrow), is_signed, 0};
     const uint32_t unused = 64 - step.narrow_bits;
     step.narrow_by = static_cast<int64_t>(static_cast<uint64_t>(step.narrow_by) << unused) >> unused;
     return Change::step(step);
@@ -330,6 +339,7 @@ class Rows {
  private:
   const Source& source_;
   const Function& function_;
+  uint32_t dimension_;
   Branches branches_;
   std::vector<bool> together_;  // by block
   std::unordered_map<Id, Change> changes_;
@@ -343,7 +353,9 @@ bool RowStep::operator==(const RowStep& other) const {
          std::tie(other.by, other.narrow, other.narrow_by, other.narrow_bits, other.is_signed);
 }
 
-void plan_rows(const Source& source, CallTree& tree) {
+namespace {
+
+void plan_rows(const Source& source, CallTree& tree, uint32_t dimension) {
   struct Entry {
     std::vector<Change> parameters;
     bool together = true;
@@ -357,7 +369,8 @@ void plan_rows(const Source& source, CallTree& tree) {
     Instance& instance = tree.instances[number];
     const Entry& entry = entries[number];
     const bool is_small = instance.function->blocks.size() <= kMaxBlocks;
-    const Rows rows(source, *instance.function, entry.parameters, entry.together && is_small);
+    const Rows rows(source, *instance.function, dimension, entry.parameters,
+                    entry.together && is_small);
     for (const auto& [at, callee] : instance.calls) {
       const Instruction& call = instance.function->blocks[at.first].instructions[at.second];
       Entry& called = entries[callee];
@@ -372,7 +385,7 @@ void plan_rows(const Source& source, CallTree& tree) {
       Site& site = tree.plan.sites[found.site];
       const bool mapped = site.space == Space::global || site.space == Space::constant;
       if (access.form != AccessForm::fixed || site.root == kNone || !mapped || !found.mark.wanted ||
-          !rows.together(found.block))
+          found.row || !rows.together(found.block))
         continue;
       Change change = rows.of(access.pointer);
       if (access.index)
@@ -380,13 +393,22 @@ void plan_rows(const Source& source, CallTree& tree) {
       if (!change.is_step()) continue;
       const int64_t bytes = static_cast<int64_t>(found.mark.bytes ? found.mark.bytes : access.bytes);
       const int64_t step = change.step().bytes();
+      // Kernels that do not ask for a higher id have none: rows of one work-item.
+      if (dimension > 0 && step == 0) continue;
       // So that no line between two work-items' is left out.
       if (bytes > 0 && -kLine - bytes < step && step < kLine + bytes) {
         found.row = change.step();
+        found.row->dimension = dimension;
         site.along_row = tree.plan.rows = true;
       }
     }
   }
+}
+
+}  // namespace
+
+void plan_rows(const Source& source, CallTree& tree) {
+  for (uint32_t dimension = 0; dimension < kDimensions; ++dimension) plan_rows(source, tree, dimension);
 }
 
 }  // namespace pasta::memory

@@ -1,7 +1,7 @@
 // Which accesses go along a row, so that one work-item can mark the lines of all.
 //
-// A *row* is the work-items of a work-group that differ in their local id 0 only. An access goes along it where they all
-// execute it together, each at the address of the one before plus a constant. That is found without running anything:
+// A *row* is the work-items of a work-group that differ in one local id only, id 0 for rows in the strict sense. An access
+// goes along it where they all execute it together, each at the address of the one before plus a constant. That is found without running anything:
 // by following what is the same for a row, or grows by a constant along it, through the instructions of a function, and
 // which blocks a row reaches together because no branch before them parts it.
 #pragma once
@@ -24,6 +24,7 @@ struct RowStep {
   int64_t narrow_by = 1;
   uint32_t narrow_bits = 0;
   bool is_signed = false;
+  uint32_t dimension = 0;  // the local id that differs
 
   bool is_same() const { return by == 0 && narrow == 0; }
   bool operator==(const RowStep& other) const;
