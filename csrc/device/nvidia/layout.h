@@ -6,7 +6,7 @@
 //   range table   Range[range_count], sorted by begin, disjoint
 //   slot, front   SlotHeader, written by the host before the launch; what patches get
 //                 Hint[] | quick counters u64[] | Live[range_count + 1]      at fixed distances from the header
-//                 quick keys u64[] | Totals
+//                 quick keys u64[] | touched u32[] | Totals
 //   slot, marks   pages u32[] | blocks u64[]
 //   slot, tables  HotCounter[] | TensorMapEntry[] | SiteEntry[]              read only if the launch used them
 //   slot, objects ObjectCounters[range_count + 1]                            likewise; few launches do
@@ -145,12 +145,13 @@ struct SlotHeader {
   TensorMapEntry* tensor_maps;
   SiteEntry* sites;
   TraceRecord* trace;
+  uint32_t* touched;  // a bit for each range that has a Live
   uint32_t range_count;
   uint32_t hot_capacity, tensor_map_capacity, site_capacity;  // powers of two, or 0
   uint32_t trace_capacity;                                    // records
   uint32_t features;
 };
-static_assert(sizeof(SlotHeader) == 104);
+static_assert(sizeof(SlotHeader) == 112);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
 // Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of

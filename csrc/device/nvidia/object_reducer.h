@@ -58,6 +58,7 @@ template <bool kFull>
 PASTA_DEVICE void describe(const SlotHeader& slot, uint32_t index, const Range& range) {
   Live* const live = live_of<kFull>(slot, index);
   if (lanes::peek(&live->inverted_first) != 0) return;  // somebody has
+  lanes::set_bits(slot.touched + index / 32, 1u << (index % 32));
   const auto pages_at = static_cast<uint32_t>(reinterpret_cast<uint8_t*>(slot.pages) - bytes_of(slot));
   live->begin = static_cast<uint32_t>(range.begin);
   live->first_block = range.first_block;
