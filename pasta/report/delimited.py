@@ -25,14 +25,21 @@ _ROWS_AT_ONCE = 10_000
 def write(results: Sequence[Result], out: TextIO, format: str, terminal: Terminal) -> None:
     """Write every table; an unknown value is an empty cell."""
     tables = table_names(results)
-    writer = csv.writer(out, delimiter=_SEPARATORS[format], lineterminator="\n")
+    writer, quoting = (
+        csv.writer(out, delimiter=_SEPARATORS[format], lineterminator="\n", quoting=quoting)
+        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
     for index, (name, table) in enumerate(tables):
         if len(tables) > 1:
             out.write(f"{chr(10) if index else ''}# {name}\n")
         columns = [column.name for column in table.columns]
         writer.writerow(columns)
         for part in table.frame.select(columns).iter_slices(_ROWS_AT_ONCE):
-            writer.writerows([_cell(value) for value in row] for row in part.iter_rows())
+            for row in part.iter_rows():
+                cells = [_cell(value) for value in row]
+                # Before Python 3.13, csv leaves a carriage return without quotes, where readers end the row.
+                returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+                (quoting if returns else writer).writerow(cells)
 
 
 def _cell(value: Any) -> Any:

@@ -318,6 +318,13 @@ def test_no_result_breaks_a_reporter(
     assert unicode or format != "table" or text.isascii()
 
 
+def test_a_carriage_return_ends_no_row() -> None:
+    columns = [ResultColumn("name"), ResultColumn("count")]
+    table = ResultTable("t", pl.DataFrame({"name": ["a\rb", "\r", "c"], "count": [1, None, 3]}), columns)
+    rows = list(csv.reader(io.StringIO(render(Result("", [table], []), "csv"), newline="")))
+    assert rows == [["name", "count"], ["a\rb", "1"], ["\r", ""], ["c", "3"]]
+
+
 @given(results())
 def test_any_csv_reads_back(result: Result) -> None:
     frame = result.tables[0].frame

@@ -24,8 +24,8 @@ CASES = {
                 [True, True]),
     "by_columns": ("int x = get_global_id(0), y = get_global_id(1); if (x & 1) b[x * n * 9 + 90 - y] += a[n * n];",
                    [True, False, False]),
-    "through_layers": ("if (get_global_id(0) + get_local_id(1) & 1) b[(get_local_id(1) & 3) * 50 + get_global_id(2)] = 1;",
-                       [True]),
+    "through_layers": (
+        "if (get_global_id(0) + get_local_id(1) & 1) b[(get_local_id(1) & 3) * 50 + get_global_id(2)] = 1;", [True]),
     "parted_by_each": ("if (get_local_linear_id() & 1) b[get_global_id(1)] = 1; else b[(int)get_global_id(1)] = 2;",
                        [False, False]),
     "through_constant_memory": ("int i = get_global_id(0); b[c[n] + i] = 1; b[c[i & 3] + i] = 2;", [True, False]),
