@@ -12,7 +12,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def _run(*command: str | Path) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
 
 

@@ -14,6 +14,12 @@ import spirv_harness
 spirv_harness.context()  # while the tests are collected: none has listed the platforms yet
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    """Builds the module before the time of a test begins."""
+    spirv_harness.native()
+
+
 @pytest.fixture
 def device() -> None:
     """Skips where the Intel OpenCL runtime for CPUs (extra `pasta[cpu]`) is not installed."""
