@@ -257,6 +257,23 @@ void test_trace_larger_than_the_buffer() {
   unsetenv("PASTA_BUFFER_SIZE");
 }
 
+// A node of a graph in stream 1 gets its slot.
+void* begin_node(uintptr_t node) {
+  auto data = zeroed<Sanitizer_GraphNodeLaunchData>();
+  data.graphExec = reinterpret_cast<CUgraphExec>(0x9);
+  data.node = reinterpret_cast<CUgraphNode>(node);
+  data.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
+  data.launchData = launch_data(stream(1), "node");
+  callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &data);
+  return fake::slot_of(data.launchData.hLaunch);
+}
+
+// The graph is in its stream.
+void end_graph() {
+  const auto end = zeroed<Sanitizer_GraphLaunchData>();
+  callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &end);
+}
+
 // The nodes of a graph get their slots before any of them is in the stream.
 void test_graph_nodes_wait_for_their_graph() {
   recorded(
@@ -266,18 +283,11 @@ void test_graph_nodes_wait_for_their_graph() {
         for (int replay = 0; replay < 5; ++replay) {
           std::vector<void*> slots;
           for (uintptr_t node = 1; node <= 40; ++node) {
-            auto data = zeroed<Sanitizer_GraphNodeLaunchData>();
-            data.graphExec = reinterpret_cast<CUgraphExec>(0x9);
-            data.node = reinterpret_cast<CUgraphNode>(node);
-            data.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
-            data.launchData = launch_data(stream(1), "node");
-            callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &data);
-            slots.push_back(fake::slot_of(data.launchData.hLaunch));
+            slots.push_back(begin_node(node));
           }
           std::thread([] { wait_for(stream(1)); }).join();  // another thread's wait ends before the graph begins
           for (void* slot : slots) fake::enqueue(stream(1), slot, one_warp(64 * kMiB));
-          const auto end = zeroed<Sanitizer_GraphLaunchData>();
-          callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &end);
+          end_graph();
         }
         wait_for(stream(1));
       },
@@ -300,19 +310,12 @@ void test_ranges_that_change_between_nodes_of_a_graph() {
         std::vector<void*> slots;
         for (uintptr_t node = 1; node <= 3; ++node) {
           parts.made((64 + node) * kMiB, 512 * node);
-          auto data = zeroed<Sanitizer_GraphNodeLaunchData>();
-          data.graphExec = reinterpret_cast<CUgraphExec>(0x9);
-          data.node = reinterpret_cast<CUgraphNode>(node);
-          data.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
-          data.launchData = launch_data(stream(1), "node");
-          callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &data);
-          slots.push_back(fake::slot_of(data.launchData.hLaunch));
+          slots.push_back(begin_node(node));
         }
         for (uint64_t node = 1; node <= 3; ++node) {  // what lies where the last of the tensors is
           fake::enqueue(stream(1), slots[node - 1], one_warp(67 * kMiB));
         }
-        const auto end = zeroed<Sanitizer_GraphLaunchData>();
-        callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &end);
+        end_graph();
         wait_for(stream(1));
       },
       [](const std::string& output) {
