@@ -61,8 +61,14 @@ bool is_wanted(memory::Space space) {
   return space != memory::Space::local || memory_options().shared;
 }
 
-// Says what could not be compared for want of room.
-void report_lanes(const memory::KernelPlan& plan, const memory::LaunchAccess& access) {
+// Says what of a launch could not be counted.
+void report_uncounted(const memory::KernelPlan& plan, const memory::LaunchAccess& access) {
+  if (access.lines_lost) {
+    report_loss("opencl", "access_object", 1,
+                "the device forms sub-groups across the rows of a work-group: the lines of a launch "
+                "are not counted",
+                "report this device to pasta's authors");
+  }
   if (!plan.reducers.compares_lanes() || !access.lanes_lost) return;
   report_loss("opencl", "access_site", 1,
               "the work-items of a launch found no room to be compared: sites of it have no "
@@ -96,12 +102,7 @@ void emit_launch(const ResultBuffer::Launch& launch, const uint8_t* slot) {
   const memory::KernelPlan& plan = launch.function->plan();
   memory::LaunchAccess access =
       memory::decode(plan, *launch.binding, launch.work_items, slot, launch.binding->slot_bytes);
-  report_lanes(plan, access);
-  if (access.lines_lost) {
-    report_loss("opencl", "access_object", 1,
-                "the device forms sub-groups across the rows of a work-group: the lines of a launch are not counted",
-                "report this device to pasta's authors");
-  }
+  report_uncounted(plan, access);
   add_trace(launch, slot, access);
   const MemoryOptions& options = memory_options();
   if (options.objects || options.lines) {

@@ -78,17 +78,15 @@ Binding make_binding(const KernelPlan& plan, std::vector<BoundObject> objects,
     const Root& root = plan.roots[k];
     BoundObject& object = objects[k];
     if (!root.argument) object.bytes = root.bytes;
-    bool mapped =
-        plan.reducers.lines && (root.space == Space::global || root.space == Space::constant);
+    const bool mapped = is_mapped(root.space);
     auto map =
-        mapped ? planner.map(object.object_id, object.bytes) : SlotPlanner::Map{0, kLineShift};
+        plan.reducers.lines && mapped ? planner.map(object.object_id, object.bytes) : SlotPlanner::Map{0, kLineShift};
     uint64_t* words = entry(k);
     words[kObjectStart] = object.offset;
     words[kObjectBytes] = object.bytes;
     words[kObjectMap] = map.offset;
     words[kObjectShift] = map.shift;
-    bool addressed = root.space == Space::global || root.space == Space::constant;
-    if (plan.reducers.blocks && addressed) words[kObjectBlocks] = planner.blocks(object.bytes);
+    if (plan.reducers.blocks && mapped) words[kObjectBlocks] = planner.blocks(object.bytes);
   }
   for (uint64_t r = 0; r < ranges.size(); ++r) {
     auto map = plan.reducers.lines ? planner.map(ranges[r].object_id, ranges[r].bytes)

@@ -251,8 +251,7 @@ class Builder {
     if (origin.is_single_root()) {
       site.root = origin.roots[0];
       site.space = tree_.root(site.root).space;
-    } else if (site.space == Space::global || site.space == Space::constant ||
-               site.space == Space::generic) {
+    } else if (is_mapped(site.space) || site.space == Space::generic) {
       site.dynamic = tree_.plan.dynamic_sites++;
       dynamic_origins_.push_back(origin);
     }
@@ -353,8 +352,7 @@ class Builder {
   void count_blocks() {
     if (!tree_.plan.reducers.blocks) return;
     for (Site& site : tree_.plan.sites) {
-      bool mapped = site.space == Space::global || site.space == Space::constant;
-      if ((site.root != kNone && mapped) || site.dynamic != kNone)
+      if ((site.root != kNone && is_mapped(site.space)) || site.dynamic != kNone)
         site.block_run = tree_.plan.block_runs++;
     }
   }

@@ -174,8 +174,7 @@ class Decoder {
   bool has_map(uint64_t object) const {
     if (!plan_.reducers.lines || are_lines_lost()) return false;
     if (object >= plan_.roots.size()) return true;
-    Space space = plan_.roots[object].space;
-    return space == Space::global || space == Space::constant;
+    return is_mapped(plan_.roots[object].space);
   }
 
   const uint64_t* entry(uint64_t object) const {
@@ -200,8 +199,7 @@ class Decoder {
   }
 
   void add_blocks(const ObjectAccess& object, uint64_t number) {
-    bool mapped = object.space == Space::global || object.space == Space::constant;
-    if (!plan_.reducers.blocks || !mapped || object.object_id == kNoObject) return;
+    if (!plan_.reducers.blocks || !is_mapped(object.space) || object.object_id == kNoObject) return;
     constexpr uint64_t kBytes = uint64_t{1} << kBlockShift;
     const uint64_t bytes = entry(number)[kObjectBytes], counters = entry(number)[kObjectBlocks];
     for (uint64_t offset = 0; offset < bytes; offset += kBytes) {

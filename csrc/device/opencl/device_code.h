@@ -200,9 +200,7 @@ class DeviceCode {
   StateLayout state_;
   std::map<std::string, spirv::Id> made_;
   std::map<std::tuple<std::vector<uint32_t>, bool, uint32_t>, spirv::Id> reach_;
-  std::map<std::tuple<uint32_t, uint64_t, uint32_t, int64_t, bool, int64_t, uint32_t, bool, uint32_t>,
-           spirv::Id>
-      mark_row_;
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, RowStep>, spirv::Id> mark_row_;
 };
 
 }  // namespace pasta::memory

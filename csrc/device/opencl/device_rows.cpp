@@ -17,8 +17,9 @@ using namespace spirv;
 //   else
 //     for (j = 0; j < items; ++j) mark lines of address[j];
 Id DeviceCode::mark_row(uint32_t root, uint64_t bytes, uint32_t lines, const RowStep& step) {
-  Id& id = mark_row_[{root, bytes, lines, step.by, step.narrow != 0, step.narrow_by, step.narrow_bits,
-                      step.is_signed, step.dimension}];
+  RowStep kind = step;
+  kind.narrow = step.narrow != 0;  // which value it is, the call says
+  Id& id = mark_row_[{root, bytes, lines, kind}];
   if (id) return id;
   mark();
   NewFunction function = begin("mark_row", globals_.void_type(),

@@ -115,8 +115,7 @@ Id KernelWriter::touch(Emitter& code, Id state, Id slot, uint32_t number, Id add
     }
     return object;
   }
-  if (site.root != kNone && plan_.reducers.lines &&
-             (site.space == Space::global || site.space == Space::constant)) {
+  if (site.root != kNone && plan_.reducers.lines && is_mapped(site.space)) {
     code.emit(OpFunctionCall, globals_.void_type(),
               {device_.touch(site.root, lines), state, slot, address, bytes});
   }

@@ -48,7 +48,7 @@ std::vector<Function> KernelWriter::write() {
 }
 
 bool KernelWriter::is_addressed(const Root& root) const {
-  return root.space == Space::global || root.space == Space::constant || root.space == Space::local;
+  return is_mapped(root.space) || root.space == Space::local;
 }
 
 // -- The kernel itself
@@ -263,8 +263,7 @@ void KernelWriter::tear_down(Emitter& code, Id state, Id slot) {
     }
   }
   for (uint32_t k = 0; plan_.reducers.extents && k < plan_.roots.size(); ++k) {
-    Space space = plan_.roots[k].space;
-    if (space != Space::global && space != Space::constant) continue;
+    if (!is_mapped(plan_.roots[k].space)) continue;
     for (bool last : {false, true}) {
       uint32_t word = last ? slot_layout.last(k) : slot_layout.first(k);
       uint32_t from = layout.root(k, last ? StateLayout::last : StateLayout::first);

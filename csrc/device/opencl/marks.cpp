@@ -27,8 +27,7 @@ struct Hull {
 
 bool is_markable(const CallTree& tree, const InstanceAccess& found) {
   const Site& site = tree.plan.sites[found.site];
-  bool mapped = site.space == Space::global || site.space == Space::constant;
-  return found.access.form == AccessForm::fixed && site.root != kNone && mapped &&
+  return found.access.form == AccessForm::fixed && site.root != kNone && is_mapped(site.space) &&
          found.access.bytes > 0 && found.access.bytes <= static_cast<uint64_t>(kMaxHull);
 }
 

@@ -18,6 +18,9 @@ namespace pasta::memory {
 
 enum class Space : uint8_t { unknown, global, local, constant, image, pipe, generic };
 
+// Whether memory there has addresses that all work-items share: what lines and blocks are of.
+inline bool is_mapped(Space space) { return space == Space::global || space == Space::constant; }
+
 struct Root {
   Space space = Space::unknown;
   std::optional<uint32_t> argument;  // index of the kernel argument; null for a variable

@@ -1,7 +1,6 @@
 #include "device/opencl/rows.h"
 
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -12,6 +11,9 @@
 namespace pasta::memory {
 
 using namespace spirv;
+
+bool RowStep::operator==(const RowStep& other) const { return tied() == other.tied(); }
+bool RowStep::operator<(const RowStep& other) const { return tied() < other.tied(); }
 
 namespace {
 
@@ -113,6 +115,18 @@ class Rows {
     const bool is_type = OpTypeVoid <= op && op <= OpTypePipe;
     if (is_constant || is_type || op == OpExtInstImport) return Change::same();
     return op == OpUndef ? Change::any() : Change::unseen();  // of this function, and further down
+  }
+
+  // Of the address of an access whose bytes have a fixed number.
+  Change of(const Access& access) const {
+    const Change pointer = of(access.pointer);
+    if (!access.index) return pointer;
+    return added(pointer, times(index(access.index), static_cast<int64_t>(access.index_bytes)), 1);
+  }
+
+  // Of a value that outlives the narrow one.
+  static Change without_narrow(const Change& change) {
+    return change.is_step() && change.step().narrow != 0 ? Change::any() : change;
   }
 
  private:
@@ -244,11 +258,6 @@ class Rows {
     return without_narrow(joined);
   }
 
-  // Of a value that outlives the narrow one.
-  static Change without_narrow(const Change& change) {
-    return change.is_step() && change.step().narrow != 0 ? Change::any() : change;
-  }
-
   Change select(const Instruction& i) const {
     const Instruction& condition = source_.definitions.at(i.operand(0));
     if (condition.opcode() == OpConstantTrue) return of(i.operand(1));
@@ -297,35 +306,14 @@ class Rows {
   }
 
   Change chain(const Instruction& i) const {
+    const auto chain = source_.types.access_chain(i);
+    if (!chain) return pure(i);
     Change address = of(i.operand(0));
-    const auto pointer = source_.types.pointer_of(i.operand(0));
-    if (!pointer || !pointer->pointee) return pure(i);
-    Id type = pointer->pointee;
-    const bool over_elements =
-        i.opcode() == OpPtrAccessChain || i.opcode() == OpInBoundsPtrAccessChain;
-    for (size_t o = 1; o < i.operand_count(); ++o) {
-      std::optional<uint64_t> stride;
-      if (o == 1 && over_elements) {
-        stride = source_.types.stride_of(type);
-      } else {
-        const Instruction& aggregate = source_.definitions.at(type);
-        if (aggregate.opcode() == OpTypeStruct) {
-          const auto member = source_.types.constant(i.operand(o));
-          if (!member) return pure(i);
-          type = aggregate.operand(static_cast<size_t>(*member));
-          continue;
-        }
-        if (aggregate.opcode() != OpTypeArray && aggregate.opcode() != OpTypeVector) return pure(i);
-        type = aggregate.operand(0);
-        stride = source_.types.stride_of(type);
-      }
-      if (!stride) return pure(i);
-      address = added(address, times(index(i.operand(o)), static_cast<int64_t>(*stride)), 1);
-    }
+    for (const auto& [value, stride] : chain->indices)
+      address = added(address, times(index(value), static_cast<int64_t>(stride)), 1);
     return address;
   }
 
- public:
   // Of an integer that an address is counted with: signed.
   Change index(Id id) const {
     const Change change = of(id);
@@ -333,10 +321,6 @@ class Rows {
     return bits(id) == 0 || change.step().narrow != 0 ? Change::any() : extended(id, change, true);
   }
 
-  static Change added(const Change& a, const Change& b) { return added(a, b, 1); }
-  static Change scaled(const Change& a, uint64_t by) { return times(a, static_cast<int64_t>(by)); }
-
- private:
   const Source& source_;
   const Function& function_;
   uint32_t dimension_;
@@ -345,15 +329,6 @@ class Rows {
   std::unordered_map<Id, Change> changes_;
   std::unordered_map<Id, uint32_t> builtins_;
 };
-
-}  // namespace
-
-bool RowStep::operator==(const RowStep& other) const {
-  return std::tie(by, narrow, narrow_by, narrow_bits, is_signed) ==
-         std::tie(other.by, other.narrow, other.narrow_by, other.narrow_bits, other.is_signed);
-}
-
-namespace {
 
 void plan_rows(const Source& source, CallTree& tree, uint32_t dimension) {
   struct Entry {
@@ -376,20 +351,16 @@ void plan_rows(const Source& source, CallTree& tree, uint32_t dimension) {
       Entry& called = entries[callee];
       called.together = called.together && rows.together(at.first);
       for (size_t p = 0; p < called.parameters.size() && p + 1 < call.operand_count(); ++p) {
-        const Change change = rows.of(call.operand(p + 1));
-        called.parameters[p].join(change.is_step() && change.step().narrow ? Change::any() : change);
+        called.parameters[p].join(Rows::without_narrow(rows.of(call.operand(p + 1))));
       }
     }
     for (InstanceAccess& found : instance.accesses) {
       const Access& access = found.access;
       Site& site = tree.plan.sites[found.site];
-      const bool mapped = site.space == Space::global || site.space == Space::constant;
-      if (access.form != AccessForm::fixed || site.root == kNone || !mapped || !found.mark.wanted ||
-          found.row || !rows.together(found.block))
+      if (access.form != AccessForm::fixed || site.root == kNone || !is_mapped(site.space) ||
+          !found.mark.wanted || found.row || !rows.together(found.block))
         continue;
-      Change change = rows.of(access.pointer);
-      if (access.index)
-        change = Rows::added(change, Rows::scaled(rows.index(access.index), access.index_bytes));
+      const Change change = rows.of(access);
       if (!change.is_step()) continue;
       const int64_t bytes = static_cast<int64_t>(found.mark.bytes ? found.mark.bytes : access.bytes);
       const int64_t step = change.step().bytes();

@@ -67,40 +67,16 @@ LinearAddress Addresses::linear(Id pointer, int depth) {
 }
 
 LinearAddress Addresses::chain(const Instruction& instruction, int depth) {
-  LinearAddress unknown{unique(instruction.result()), 0};
+  auto chain = types_.access_chain(instruction);
+  if (!chain) return {unique(instruction.result()), 0};
   LinearAddress address = linear(instruction.operand(0), depth);
-  auto pointer = types_.pointer_of(instruction.operand(0));
-  if (!pointer || !pointer->pointee) return unknown;
-  Id type = pointer->pointee;
-  uint16_t op = instruction.opcode();
-  bool over_elements = op == OpPtrAccessChain || op == OpInBoundsPtrAccessChain;
-  uint64_t offset =
-      static_cast<uint64_t>(address.offset);  // arithmetic modulo 2^64, as addresses have it
+  // Arithmetic modulo 2^64, as addresses have it.
+  uint64_t offset = static_cast<uint64_t>(address.offset) + chain->offset;
   Key key{kChainKey, address.base};
-  for (size_t o = 1; o < instruction.operand_count(); ++o) {
-    LinearIndex position = index(instruction.operand(o), depth);
-    uint64_t step = 0;
-    if (o == 1 && over_elements) {
-      auto stride = types_.stride_of(type);
-      if (!stride) return unknown;
-      step = *stride;
-    } else {
-      const Instruction& aggregate = definitions_.at(type);
-      if (aggregate.opcode() == OpTypeStruct) {
-        auto member = types_.member_offset(type, static_cast<uint32_t>(position.constant));
-        if (position.number || !member) return unknown;
-        offset += *member;
-        type = aggregate.operand(static_cast<size_t>(position.constant));
-        continue;
-      }
-      if (aggregate.opcode() != OpTypeArray && aggregate.opcode() != OpTypeVector) return unknown;
-      type = aggregate.operand(0);
-      auto stride = types_.stride_of(type);
-      if (!stride) return unknown;
-      step = *stride;
-    }
-    offset += static_cast<uint64_t>(position.constant) * step;
-    if (position.number) key.insert(key.end(), {position.number, step});
+  for (const auto& [value, stride] : chain->indices) {
+    LinearIndex position = index(value, depth);
+    offset += static_cast<uint64_t>(position.constant) * stride;
+    if (position.number) key.insert(key.end(), {position.number, stride});
   }
   if (key.size() > 2) address.base = intern(std::move(key));
   address.offset = static_cast<int64_t>(offset);

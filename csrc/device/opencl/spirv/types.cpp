@@ -150,4 +150,34 @@ std::optional<int64_t> Types::signed_constant(Id id) const {
   return static_cast<int64_t>((*value ^ sign) - sign);
 }
 
+std::optional<AccessChain> Types::access_chain(const Instruction& instruction) const {
+  auto pointer = pointer_of(instruction.operand(0));
+  if (!pointer || !pointer->pointee) return std::nullopt;
+  Id type = pointer->pointee;
+  const uint16_t op = instruction.opcode();
+  const bool over_elements = op == OpPtrAccessChain || op == OpInBoundsPtrAccessChain;
+  AccessChain chain;
+  for (size_t o = 1; o < instruction.operand_count(); ++o) {
+    const Id index = instruction.operand(o);
+    if (o > 1 || !over_elements) {
+      const Instruction& aggregate = definitions_.at(type);
+      if (aggregate.opcode() == OpTypeStruct) {
+        auto number = constant(index);
+        auto offset = number ? member_offset(type, static_cast<uint32_t>(*number)) : std::nullopt;
+        if (!offset) return std::nullopt;
+        chain.offset += *offset;
+        type = aggregate.operand(static_cast<size_t>(*number));
+        continue;
+      }
+      if (aggregate.opcode() != OpTypeArray && aggregate.opcode() != OpTypeVector)
+        return std::nullopt;
+      type = aggregate.operand(0);
+    }
+    auto stride = stride_of(type);
+    if (!stride) return std::nullopt;
+    chain.indices.push_back({index, *stride});
+  }
+  return chain;
+}
+
 }  // namespace pasta::spirv

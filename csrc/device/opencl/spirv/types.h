@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "device/opencl/spirv/module.h"
 
@@ -13,6 +14,16 @@ namespace pasta::spirv {
 struct PointerType {
   StorageClass storage;
   Id pointee;  // 0: an untyped pointer
+};
+
+// What an access chain adds to the pointer that it begins with: offset + the sum of index * stride, in bytes.
+struct AccessChain {
+  struct Index {
+    Id value;
+    uint64_t stride;
+  };
+  uint64_t offset = 0;
+  std::vector<Index> indices;
 };
 
 class Types {
@@ -31,6 +42,8 @@ class Types {
   std::optional<PointerType> pointer(Id type) const;
   // The pointer type of a value; null when the id is no pointer value.
   std::optional<PointerType> pointer_of(Id value) const;
+  // Of a typed access chain; null where the size of something is not known.
+  std::optional<AccessChain> access_chain(const Instruction& instruction) const;
   uint32_t address_bytes() const { return address_bytes_; }
   // Value of an integer OpConstant.
   std::optional<uint64_t> constant(Id id) const;
