@@ -234,21 +234,31 @@ class Decoder {
       if (kShifts[i] >= shift) *counts[i] = 0;
       previous[i] = ~uint64_t{0};
     }
-    // Page by page, where granules are smaller: the sum over a page is what compilers vectorize.
-    const uint64_t in_page = shift < kPageShift ? uint64_t{1} << (kPageShift - shift) : 1;
+    const auto count_blocks = [&](uint64_t granule, int from) {
+      for (int i = from; i < 4; ++i) {
+        if (kShifts[i] < shift) continue;
+        const uint64_t block = (line0 + granule) >> (kShifts[i] - shift);
+        **counts[i] += block != previous[i];
+        previous[i] = block;
+      }
+    };
+    // As many at a time as a page has lines: their sum is what compilers vectorize.
+    constexpr uint64_t kGroup = uint64_t{1} << (kPageShift - kLineShift);
     uint64_t first = granules, last = 0;
     for (uint64_t g = 0, end; g < granules; g = end) {
-      end = std::min(granules, ((line0 + g) / in_page + 1) * in_page - line0);
+      end = std::min(granules, ((line0 + g) | (kGroup - 1)) + 1 - line0);
       uint64_t here = 0;
       for (uint64_t k = g; k < end; ++k) here += touched[k] != 0;
       if (here == 0) continue;
       if (first == granules) first = g;
       last = end;
-      for (int i = 0; i < 4; ++i) {
-        if (kShifts[i] < shift) continue;
-        const uint64_t block = (line0 + g) >> (kShifts[i] - shift);
-        **counts[i] += i == 0 ? here : block != previous[i];
-        previous[i] = block;
+      if (shift == kLineShift) {  // lines, all of one page
+        *object.lines += here;
+        count_blocks(g, 1);
+      } else {
+        for (uint64_t k = g; k < end; ++k) {
+          if (touched[k]) count_blocks(k, 0);
+        }
       }
     }
     if (plan_.reducers.extents || last == 0) return;
