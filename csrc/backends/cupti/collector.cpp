@@ -357,8 +357,9 @@ void Collector::harvest(int64_t deadline_ns) {
   if (!active()) return;
   harvested_ns_.store(now_ns(), std::memory_order_relaxed);
   {
-    std::unique_lock flushing(flush_mutex_, std::defer_lock);
-    flushing.try_lock_for(std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - now_ns(), 0)));
+    // In time or not, what CUPTI has is worth more than an order of the two flushes.
+    const std::unique_lock flushing(flush_mutex_,
+                                    std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - now_ns(), 0)));
     library().call.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
   finish_records(deadline_ns);
