@@ -163,15 +163,13 @@ void Decoding::add_objects() {
 
 // First and last bytes, which the device has by their lower halves.
 void Decoding::add_live() {
-  for (uint32_t word = 0; word <= slot_.range_count / 32; ++word) {
-    for (uint32_t bits = slot_.touched[word]; bits != 0; bits &= bits - 1) {
-      const uint32_t index = word * 32 + static_cast<uint32_t>(__builtin_ctz(bits));
-      const nvidia::Live& live = live_[index];
-      const uint32_t begin = static_cast<uint32_t>(slot_.ranges[index].begin);
-      ObjectCounters& counters = touched_[index];
-      counters.end = uint64_t{live.last - begin} + 1;
-      counters.inverted_first = ~uint64_t{~live.inverted_first - begin};
-    }
+  for (uint32_t index = 0; index < slot_.range_count; ++index) {
+    const nvidia::Live& live = live_[index];
+    if (live.last == 0 && live.inverted_first == 0) continue;  // both only where nothing was touched
+    const uint32_t begin = static_cast<uint32_t>(slot_.ranges[index].begin);
+    ObjectCounters& counters = touched_[index];
+    counters.end = uint64_t{live.last - begin} + 1;
+    counters.inverted_first = ~uint64_t{~live.inverted_first - begin};
   }
 }
 

@@ -40,9 +40,8 @@ SlotLayout SlotLayout::of(const Cuts& cuts, uint32_t features, size_t trace_byte
   };
   layout.quick_counters = layout.quick().counters_at;
   at = layout.quick().live_at;
-  place(layout.live, size_t{layout.range_count} + 1, sizeof(nvidia::Live));
+  place(layout.live, layout.range_count, sizeof(nvidia::Live));
   place(layout.quick_keys, layout.quick().keys, sizeof(uint64_t));
-  place(layout.touched, layout.range_count / 32 + 1, sizeof(uint32_t));
   place(layout.totals, 1, sizeof(nvidia::Totals));
   end(layout.bytes.front);
   place(layout.pages, stepped(cuts.page_words, kLeastMarks), sizeof(uint32_t));
@@ -69,7 +68,6 @@ nvidia::SlotHeader SlotLayout::header(const SlotParts& slot, const nvidia::Range
   result.tensor_maps = reinterpret_cast<nvidia::TensorMapEntry*>(slot.tables + tensor_maps);
   result.sites = reinterpret_cast<nvidia::SiteEntry*>(slot.tables + sites);
   result.trace = reinterpret_cast<nvidia::TraceRecord*>(slot.trace);
-  result.touched = reinterpret_cast<uint32_t*>(slot.front + touched);
   result.range_count = range_count;
   result.hot_capacity = hot_capacity;
   result.tensor_map_capacity = tensor_map_capacity;

@@ -35,7 +35,7 @@ size_t stepped(size_t count, size_t least);
 struct SlotLayout {
   SlotSizes bytes;
   // Offsets in the front, which begins with the header, in the marks and in the tables.
-  size_t live = 0, quick_counters = 0, quick_keys = 0, touched = 0, totals = 0;
+  size_t live = 0, quick_counters = 0, quick_keys = 0, totals = 0;
   size_t pages = 0, blocks = 0;
   size_t hot = 0, tensor_maps = 0, sites = 0;
   uint32_t range_count = 0, hot_capacity = 0, tensor_map_capacity = 0, site_capacity = 0, trace_capacity = 0;

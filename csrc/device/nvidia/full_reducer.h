@@ -6,8 +6,8 @@
 
 namespace pasta::nvidia {
 
-// A settled access, all in range `index`, that the quick way does not count.
-PASTA_DEVICE void reduce_settled(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+// The rest of an access that the quick way does not count, all in range `index`, whose touches it has said.
+PASTA_DEVICE void reduce_touched(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                  uint32_t bytes, AccessKind kind, uint32_t index) {
   // A range with pages lies between two multiples of 4 GiB.
   const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address) >> kSectorShift);
@@ -21,7 +21,7 @@ PASTA_DEVICE void reduce_settled(const SlotHeader& slot, uint32_t active, uint64
 PASTA_DEVICE void reduce_all_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                     uint32_t bytes, uint32_t shape, AccessKind kind) {
   const uint32_t counter = counter_of(kind, bytes), sectors = count_distinct(active, address >> kSectorShift);
-  const uint32_t guess = hinted_range(slot, pc);
+  const uint32_t guess = hinted_range(slot, static_cast<uint32_t>(pc));
   bool counted = false;  // with the site
   for (uint32_t pending = active; pending != 0;) {
     const Found found = find_range(slot, guess, lanes::broadcast(active, address, lanes::first(pending)));

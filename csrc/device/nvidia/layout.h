@@ -5,8 +5,8 @@
 //
 //   range table   Range[range_count], sorted by begin, disjoint
 //   slot, front   SlotHeader, written by the host before the launch; what patches get
-//                 Hint[] | quick counters u64[] | Live[range_count + 1]      at fixed distances from the header
-//                 quick keys u64[] | touched u32[] | Totals
+//                 Hint[] | quick counters u64[] | Live[range_count]          at fixed distances from the header
+//                 quick keys u64[] | Totals
 //   slot, marks   pages u32[] | blocks u64[]
 //   slot, tables  HotCounter[] | TensorMapEntry[] | SiteEntry[]              read only if the launch used them
 //   slot, objects ObjectCounters[range_count + 1]                            likewise; few launches do
@@ -55,25 +55,28 @@ struct ObjectCounters {
 };
 static_assert(sizeof(ObjectCounters) == 26 * 8);
 
-// What an access to a range with pages is compared with: the bytes touched so far. Such a range lies between two
-// multiples of 4 GiB, so that the low half of an address tells where. Written when the range is first touched.
-struct alignas(16) Live {
-  uint32_t high;            // half of all its addresses
-  uint32_t inverted_first;  // maxima, so that zero means untouched: ~ of the first byte's low half
+// The first and the last byte touched of a range with pages. Such a range lies between two multiples of 4 GiB, so that
+// the low half of an address tells where. Maxima, so that zero means untouched.
+struct alignas(8) Live {
+  uint32_t inverted_first;  // ~ of the first byte's low half
   uint32_t last;            // the last byte's low half
-  uint32_t page_bias;       // (address >> kPageShift) + page_bias: the page's bit, counted from the header's first
-  uint32_t begin;           // low half of the range's first byte
-  uint32_t first_block;     // as in Range
 };
-static_assert(sizeof(Live) == 32);
+static_assert(sizeof(Live) == 8);
 
-// What an instruction did last, left for its next execution: most do the same again. Whatever it says is checked.
+// What an instruction did last, and the range that it did it to, left for its next execution: most do the same again.
+// Written and read in two halves, which may be of different writers: then `place` tells. All else in the second half
+// follows from the range.
 struct alignas(16) Hint {
-  uint32_t shape;  // shape_of(); 0: nothing
-  uint32_t where;  // range << 16 | quick counter
-  uint32_t pc_low, pc_high;  // of pc >> 4
+  uint32_t shape;      // shape_of(), with the pc's highest bits where patches are full; 0: nothing
+  uint32_t where;      // range << 16 | quick counter
+  uint32_t pc_low;     // of pc >> 4, where patches are full
+  uint32_t reserved;
+  uint32_t begin;      // low half of the range's first byte
+  uint32_t last;       // its last byte, from the first
+  uint32_t page_bias;  // (address >> kPageShift) + page_bias: the page's bit, counted from the header's first
+  uint32_t place;      // place_of() the range and its addresses
 };
-static_assert(sizeof(Hint) == 16);
+static_assert(sizeof(Hint) == 32);
 
 struct HotCounter {
   uint64_t key;  // hot_key(); 0: free
@@ -145,13 +148,12 @@ struct SlotHeader {
   TensorMapEntry* tensor_maps;
   SiteEntry* sites;
   TraceRecord* trace;
-  uint32_t* touched;  // a bit for each range that has a Live
   uint32_t range_count;
   uint32_t hot_capacity, tensor_map_capacity, site_capacity;  // powers of two, or 0
   uint32_t trace_capacity;                                    // records
   uint32_t features;
 };
-static_assert(sizeof(SlotHeader) == 112);
+static_assert(sizeof(SlotHeader) == 104);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
 // Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of

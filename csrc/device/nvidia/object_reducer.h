@@ -25,47 +25,10 @@ PASTA_DEVICE ObjectCounters& counters_of(const SlotHeader& slot, uint32_t index)
   return slot.objects[index];
 }
 
-// The lanes of `group` touch a page each, mostly one page all. What L1 does not know is said again, whoever said it
-// before: or else L1 would not know it for as long as the kernel runs, and every access to it would come here.
-PASTA_DEVICE void mark_pages(uint32_t group, uint32_t* bitmap, uint32_t page) {
-  uint32_t* const word = bitmap + page / 32;
-  const uint32_t bit = 1u << (page % 32);
-  const bool fresh = (lanes::glance(word) & bit) == 0;
-  const uint32_t marking = lanes::ballot(group, fresh);
-  if (fresh && lanes::rank(lanes::match(marking, page)) == 0) lanes::set_bits(word, bit);
-}
-
-// Pages are those of the address space, numbered from the one that holds the range's first byte. The bound on bitmaps
-// keeps the number small.
-PASTA_DEVICE uint32_t page_of(uint64_t begin, uint64_t address) {
-  return static_cast<uint32_t>(address >> kPageShift) - static_cast<uint32_t>(begin >> kPageShift);
-}
-
-// Raises `at` to the largest value of the lanes in `group`, looking at lane `start` first: patches may not use redux,
-// and addresses mostly rise or fall with the lane, so that the first look settles it. As above, what L1 says counts.
-template <class Value>
-PASTA_DEVICE void raise_to_largest(uint32_t group, uint32_t start, Value* at, Value value) {
-  if (lanes::ballot(group, value > lanes::glance(at)) == 0) return;
-  Value largest = lanes::broadcast(group, value, start);
-  while (const uint32_t above = lanes::ballot(group, value > largest)) {
-    largest = lanes::broadcast(group, value, lanes::last(above));
-  }
-  if (lanes::rank(group) == 0) lanes::raise(at, largest);
-}
-
-// By one lane, before anything of a Live is raised.
-template <bool kFull>
-PASTA_DEVICE void describe(const SlotHeader& slot, uint32_t index, const Range& range) {
-  Live* const live = live_of<kFull>(slot, index);
-  if (lanes::peek(&live->inverted_first) != 0) return;  // somebody has
-  lanes::set_bits(slot.touched + index / 32, 1u << (index % 32));
+// The page of an address of a range with pages: its bit, counted from the header's first.
+PASTA_DEVICE uint32_t page_bias(const SlotHeader& slot, const Range& range) {
   const auto pages_at = static_cast<uint32_t>(reinterpret_cast<uint8_t*>(slot.pages) - bytes_of(slot));
-  live->begin = static_cast<uint32_t>(range.begin);
-  live->first_block = range.first_block;
-  live->page_bias = (pages_at / sizeof(uint32_t) + range.page_word) * 32 -
-                    static_cast<uint32_t>(range.begin >> kPageShift);
-  live->high = static_cast<uint32_t>(range.begin >> 32);
-  lanes::publish();
+  return (pages_at / sizeof(uint32_t) + range.page_word) * 32 - static_cast<uint32_t>(range.begin >> kPageShift);
 }
 
 // The lanes of `group` touch `bytes` at their addresses, all in one range.
@@ -75,16 +38,12 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, 
   if (range.page_word == kUntracked) {
     ObjectCounters& counters = counters_of(slot, index);
     const uint64_t offset = address - range.begin;
-    raise_to_largest(group, lanes::last(group), &counters.end, offset + bytes);
-    raise_to_largest(group, lanes::first(group), &counters.inverted_first, ~offset);
+    raise_together(group, lanes::last(group), &counters.end, offset + bytes);
+    raise_together(group, lanes::first(group), &counters.inverted_first, ~offset);
     return;
   }
-  mark_pages(group, slot.pages + range.page_word, page_of(range.begin, address));
-  if (lanes::rank(group) == 0) describe<kFull>(slot, index, range);
-  Live* const live = live_of<kFull>(slot, index);
   const uint32_t low = static_cast<uint32_t>(address);
-  raise_to_largest(group, lanes::last(group), &live->last, low + bytes - 1);
-  raise_to_largest(group, lanes::first(group), &live->inverted_first, ~low);
+  touch<kFull>(slot, index, static_cast<uint32_t>(address >> kPageShift) + page_bias(slot, range), low, low + bytes - 1);
 }
 
 // By one lane for those that access one object.
@@ -106,26 +65,32 @@ PASTA_DEVICE void count_blocks(const SlotHeader& slot, uint32_t group, uint32_t 
   if (lanes::rank(peers) == 0) count_block(slot, block, lanes::count(peers));
 }
 
-// By one lane: the quick counter of a key, and word of it for the instruction's next execution. kNone: no room.
+// By one lane: the quick counter of a key, and word of it for the instruction's next execution. kNone: no room. Where
+// patches are not full the pc is its low half.
 inline constexpr uint32_t kNone = UINT32_MAX;
 template <bool kFull>
 PASTA_DEVICE uint32_t quick_place(const SlotHeader& slot, uint64_t pc, uint32_t shape, uint32_t index,
                                   uint32_t counter) {
-  const uint32_t low = static_cast<uint32_t>(pc >> 4), high = static_cast<uint32_t>(pc >> 36);
-  const lanes::Four present = lanes::glance_four(hint_of(slot, pc));
-  const bool same = (present.x == shape) & (present.y >> 16 == index) & (present.z == low) & (present.w == high);
-  if (same) return present.y & 0xffff;
-  if (slot.ranges[index].page_word == kUntracked || !has_quick_key(pc, index)) return kNone;
+  Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+  const lanes::Four present = lanes::glance_four(hint);
+  const uint32_t what = kFull ? full_shape(shape, pc) : shape, pc_low = static_cast<uint32_t>(pc >> 4);
+  if ((present.x == what) & (present.y >> 16 == index) & (present.z == pc_low)) return present.y & 0xffff;
+  const Range range = slot.ranges[index];
+  if (range.page_word == kUntracked || !has_quick_key(pc, index, range.begin)) return kNone;
   const uint64_t key = quick_key(kFull ? pc : 0, index, counter);
   const uint32_t place = find_key(slot.quick_keys, At<kFull>::kQuick.keys, key, kHotProbes);
-  if (place != kNone) lanes::write_four(hint_of(slot, pc), {shape, index << 16 | place, low, high});
+  if (place == kNone) return kNone;
+  lanes::write_four(hint, {what, index << 16 | place, pc_low, 0});
+  lanes::write_four(&hint->begin,
+                    {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end - range.begin - 1),
+                     page_bias(slot, range), place_of(index, range.begin)});
   return place;
 }
 
 // Objects alone. Each lane of `active` accesses `bytes` (a size class) at its own `address`.
-PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active, uint32_t pc_low, uint64_t address,
                                         uint32_t bytes, uint32_t shape, AccessKind kind) {
-  const uint32_t counter = counter_of(kind, bytes), guess = hinted_range(slot, pc);
+  const uint32_t counter = counter_of(kind, bytes), guess = hinted_range(slot, pc_low);
   // One round for each object, or gap between objects, that the warp touches: nearly always one round.
   for (uint32_t pending = active; pending != 0;) {
     const Found found = find_range(slot, guess, lanes::broadcast(active, address, lanes::first(pending)));
@@ -136,7 +101,7 @@ PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active,
     const bool known = found.index != slot.range_count;
     if (known) touch<false>(slot, group, found.index, address, bytes);
     if (lanes::rank(group) != 0) continue;
-    const uint32_t place = known ? quick_place<false>(slot, pc, shape, found.index, counter) : kNone;
+    const uint32_t place = known ? quick_place<false>(slot, pc_low, shape, found.index, counter) : kNone;
     if (place == kNone) count_lanes(slot, found.index, counter, lanes::count(group));
     else lanes::add(quick_counter<false>(slot, place, lanes::multiprocessor() % kReplicas), lanes::count(group));
   }
@@ -150,9 +115,10 @@ PASTA_DEVICE void touch_span(const SlotHeader& slot, uint32_t index, uint64_t ad
   touch<kFull>(slot, self, index, end - 1, 1);
   const Range& range = slot.ranges[index];
   if (range.page_word == kUntracked) return;
-  const uint32_t last = page_of(range.begin, end - 1);
-  for (uint32_t page = page_of(range.begin, address) + 1; page < last; ++page) {
-    mark_pages(self, slot.pages + range.page_word, page);
+  const uint32_t bias = page_bias(slot, range), last = static_cast<uint32_t>((end - 1) >> kPageShift) + bias;
+  uint32_t* const words = words_of(slot);
+  for (uint32_t page = static_cast<uint32_t>(address >> kPageShift) + bias + 1; page < last; ++page) {
+    if ((lanes::glance(words + page / 32) >> (page % 32) & 1) == 0) mark_page(words, page);
   }
 }
 

@@ -34,19 +34,19 @@ PASTA_DEVICE bool leads(uint32_t active) { return lanes::index() == lanes::first
 constexpr uint32_t kRead = SANITIZER_MEMORY_DEVICE_FLAG_READ;
 
 // The rare ways, for what the quick way has not counted in any lane of `active`.
-PASTA_DEVICE_APART void objects_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+PASTA_DEVICE_APART void objects_slowly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
                                        uint32_t flags, uint32_t active) {
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  reduce_objects_slowly(slot, active, pc, address, bytes, shape_of(flags, bytes), kind_of(flags));
+  reduce_objects_slowly(slot, active, pc_low, address, bytes, shape_of(flags, bytes), kind_of(flags));
 }
 PASTA_DEVICE_APART void all_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                    uint32_t flags, uint32_t active) {
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
   reduce_all_slowly(slot, active, pc, address, bytes, shape_of(flags, bytes), kind_of(flags));
 }
-PASTA_DEVICE_APART void settled_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+PASTA_DEVICE_APART void touched_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                        uint32_t flags, uint32_t active, uint32_t index) {
-  reduce_settled(slot, active, pc, address, bytes, kind_of(flags), index);
+  reduce_touched(slot, active, pc, address, bytes, kind_of(flags), index);
 }
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
                              uint32_t active, MemorySpace space) {
@@ -68,7 +68,7 @@ PASTA_DEVICE_APART void copies_slowly(const SlotHeader& slot, uint64_t pc, uint6
                                       uint32_t active) {
   by_size(active, bytes, [&](uint32_t group, uint32_t size) {
     const uint32_t shape = shape_of(kRead, size);
-    if (kDepth == Depth::objects) reduce_objects_slowly(slot, group, pc, address, size, shape, AccessKind::load);
+    if (kDepth == Depth::objects) reduce_objects_slowly(slot, group, static_cast<uint32_t>(pc), address, size, shape, AccessKind::load);
     else reduce_all_slowly(slot, group, pc, address, size, shape, AccessKind::load);
   });
 }
@@ -79,20 +79,20 @@ PASTA_DEVICE_APART void keep_copies(const SlotHeader& slot, uint64_t pc, uint64_
   });
 }
 
-// Counts an access: quickly, or as settled, or by `slowly`. Returns the lanes that took part.
+// Counts an access: quickly, or what is left of it, or by `slowly`. Returns the lanes that took part.
 template <Depth kDepth, class Slowly>
 PASTA_DEVICE uint32_t count(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
                             const Slowly& slowly) {
   const uint32_t shape = shape_of(flags, bytes);
   uint32_t active, index;
   if (kDepth == Depth::objects) {
-    if (!count_objects_quickly(slot, pc, address, bytes, shape, active)) slowly(active);
+    if (!count_objects_quickly(slot, static_cast<uint32_t>(pc), address, bytes, shape, active)) slowly(active);
     return active;
   }
   switch (count_all_quickly(slot, pc, address, bytes, shape, active, index)) {
     case Outcome::counted: break;
-    case Outcome::settled: settled_slowly(slot, pc, address, bytes, flags, active, index); break;
-    case Outcome::unsettled: slowly(active); break;
+    case Outcome::touched: touched_slowly(slot, pc, address, bytes, flags, active, index); break;
+    case Outcome::unknown: slowly(active); break;
   }
   return active;
 }
@@ -101,7 +101,7 @@ PASTA_DEVICE uint32_t count(const SlotHeader& slot, uint64_t pc, uint64_t addres
 template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
   const uint32_t active = count<kDepth>(slot, pc, address, bytes, flags, [&](uint32_t lanes) {
-    if (kDepth == Depth::objects) objects_slowly(slot, pc, address, bytes, flags, lanes);
+    if (kDepth == Depth::objects) objects_slowly(slot, static_cast<uint32_t>(pc), address, bytes, flags, lanes);
     else all_slowly(slot, pc, address, bytes, flags, lanes);
   });
   if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);

@@ -1,8 +1,11 @@
-// The usual way of an access: a full look, from L1, with as few registers as a patch has, and one addition.
+// The usual way of an access: no more than it takes to see that its instruction does what it did before, with as few
+// registers as a patch has, from L1; then additions and maxima, for which nobody waits.
 //
-// An access is *settled* when its instruction did the same thing to the same range before (its Hint says so), on a page
-// that is marked, between the first and the last byte touched so far. Then nothing about it is new, and its counter is
-// known. What L1 remembers may be behind: what only grows has at least grown this far, and the slow way looks again.
+// An instruction mostly does the same to the same range as the last time, which its Hint tells: the rest, which range
+// holds the address and which counter counts, is the slow way's. What L1 remembers of pages and of the first and last
+// byte may be behind: what only grows has at least grown this far. So what L1 does not know is said again, whoever said
+// it before: the atomic makes L1 look again. A round trip for each would be dear where a kernel's warps all begin at once
+// and stream through memory: half of their accesses touch a page that L1 does not know.
 #pragma once
 
 #include "device/nvidia/lanes.h"
@@ -10,8 +13,10 @@
 
 namespace pasta::nvidia {
 
-// Flags are those of SanitizerCallbackMemoryAccess, below 1 << 24; at most 255 bytes a lane.
+// Flags are those of SanitizerCallbackMemoryAccess, below 1 << 12; at most 255 bytes a lane.
 PASTA_DEVICE uint32_t shape_of(uint32_t flags, uint32_t bytes) { return flags << 8 | bytes; }
+// A pc has at most 48 bits: see has_quick_key().
+PASTA_DEVICE uint32_t full_shape(uint32_t shape, uint64_t pc) { return shape | static_cast<uint32_t>(pc >> 36) << 20; }
 
 template <bool kFull>
 struct At {
@@ -21,13 +26,17 @@ struct At {
 PASTA_DEVICE uint8_t* bytes_of(const SlotHeader& slot) {
   return reinterpret_cast<uint8_t*>(const_cast<SlotHeader*>(&slot));
 }
-PASTA_DEVICE Hint* hint_of(const SlotHeader& slot, uint64_t pc) {
-  // Instructions are 16 bytes apart.
-  return reinterpret_cast<Hint*>(bytes_of(slot) + kSlotHeaderBytes) + (static_cast<uint32_t>(pc) >> 4) % kHints;
+// By the low half of a pc: instructions are 16 bytes apart.
+PASTA_DEVICE Hint* hint_of(const SlotHeader& slot, uint32_t pc_low) {
+  return reinterpret_cast<Hint*>(bytes_of(slot) + kSlotHeaderBytes) + (pc_low >> 4) % kHints;
 }
 // The range that the instruction hit last, or one that it did not: a guess.
-PASTA_DEVICE uint32_t hinted_range(const SlotHeader& slot, uint64_t pc) {
-  return lanes::glance(&hint_of(slot, pc)->where) >> 16;
+PASTA_DEVICE uint32_t hinted_range(const SlotHeader& slot, uint32_t pc_low) {
+  return lanes::glance(&hint_of(slot, pc_low)->where) >> 16;
+}
+// A range and the upper half of its addresses, which have at most 50 bits.
+PASTA_DEVICE uint32_t place_of(uint32_t index, uint64_t address) {
+  return static_cast<uint32_t>(address >> 32) << 14 | index;
 }
 template <bool kFull>
 PASTA_DEVICE Live* live_of(const SlotHeader& slot, uint32_t index) {
@@ -39,53 +48,93 @@ PASTA_DEVICE uint64_t* quick_counter(const SlotHeader& slot, uint32_t key, uint3
          (key * At<kFull>::kQuick.row + place);
 }
 
+PASTA_DEVICE uint32_t* words_of(const SlotHeader& slot) { return reinterpret_cast<uint32_t*>(bytes_of(slot)); }
+
+// Of the lanes that come here together one speaks for all that have its page, mostly all.
+PASTA_DEVICE void mark_page(uint32_t* words, uint32_t page) {
+  const uint32_t group = lanes::active(), lane = lanes::index();
+  const uint32_t first = lanes::first(group), last = lanes::last(group);
+  const uint32_t of_first = lanes::broadcast(group, page, first), of_last = lanes::broadcast(group, page, last);
+  if (lane == first || (page != of_first && (lane == last || page != of_last))) {
+    lanes::set_bits(words + page / 32, 1u << (page % 32));
+  }
+}
+
+// Likewise for the largest value, mostly that of lane `of`.
+template <class Value>
+PASTA_DEVICE void raise_together(uint32_t group, uint32_t of, Value* at, Value value) {
+  const Value usual = lanes::broadcast(group, value, of);
+  if (lanes::index() == of || value > usual) lanes::raise(at, value);
+}
+
+// An access from `low` to `last`, low halves of addresses in range `index`, which has pages.
 template <bool kFull>
-PASTA_DEVICE bool is_settled(const SlotHeader& slot, uint32_t where, uint64_t address, uint32_t bytes) {
-  const lanes::Four live = lanes::glance_four(live_of<kFull>(slot, where >> 16));  // as in Live
-  const uint32_t low = static_cast<uint32_t>(address);
-  const bool inside = (static_cast<uint32_t>(address >> 32) == live.x) & (~low <= live.y) & (low + bytes - 1 <= live.z);
-  const uint32_t page = inside ? static_cast<uint32_t>(address >> kPageShift) + live.w : 0;
-  const uint32_t marks = lanes::glance(reinterpret_cast<const uint32_t*>(bytes_of(slot)) + page / 32);
-  return inside & ((marks >> (page % 32) & 1) != 0);
+PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, uint32_t low, uint32_t last) {
+  Live* const live = live_of<kFull>(slot, index);
+  uint32_t* const words = words_of(slot);
+  const uint32_t marks = lanes::glance(words + page / 32);
+  const lanes::Pair seen = lanes::glance_pair(live);  // as in Live
+  const bool marked = (marks >> (page % 32) & 1) != 0;
+  if (marked & (~low <= seen.x) & (last <= seen.y)) return;
+  if (!marked) mark_page(words, page);
+  if (~low > seen.x) {
+    const uint32_t group = lanes::active();
+    raise_together(group, lanes::first(group), &live->inverted_first, ~low);
+  }
+  if (last > seen.y) {
+    const uint32_t group = lanes::active();
+    raise_together(group, lanes::last(group), &live->last, last);
+  }
+}
+
+// Whether the halves of a hint, of which `where` and `range` are words, are of one writer and the range holds the address.
+PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t address) {
+  return (range.w == place_of(where >> 16, address)) & (static_cast<uint32_t>(address) - range.x <= range.y);
 }
 
 // Objects alone. False: nothing was counted, for any lane of `active`, which is set.
-PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
                                         uint32_t shape, uint32_t& active) {
-  const lanes::Pair hint = lanes::glance_pair(hint_of(slot, pc));  // shape and where
-  const bool settled = (hint.x == shape) & is_settled<false>(slot, hint.y, address, bytes);
+  const Hint* const hint = hint_of(slot, pc_low);
+  const lanes::Pair what = lanes::glance_pair(hint);  // shape and where
+  const lanes::Four range = lanes::glance_four(&hint->begin);
+  const bool known = (what.x == shape) & is_in(range, what.y, address);
   active = lanes::active();
-  if (!lanes::all(active, settled)) return false;
+  if (!lanes::all(active, known)) return false;
+  const uint32_t low = static_cast<uint32_t>(address);
+  touch<false>(slot, what.y >> 16, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
   if (lanes::rank(active) == 0) {
-    lanes::add(quick_counter<false>(slot, hint.y & 0xffff, lanes::multiprocessor() % kReplicas), lanes::count(active));
+    lanes::add(quick_counter<false>(slot, what.y & 0xffff, lanes::multiprocessor() % kReplicas), lanes::count(active));
   }
   return true;
 }
 
-enum class Outcome { counted, settled, unsettled };
+enum class Outcome { counted, touched, unknown };
 
-// Objects, blocks and sites. Counts full warps within one block; other warps are at most settled, all in range `index`.
-// The outcome is that of all lanes of `active`, which is set.
+// Objects, blocks and sites. Counts full warps within one block; of others it at most says what they touch, all in range
+// `index`. The outcome is that of all lanes of `active`, which is set.
 PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                        uint32_t shape, uint32_t& active, uint32_t& index) {
   constexpr uint32_t kAll = 0xffffffff;
-  const lanes::Four hint = lanes::glance_four(hint_of(slot, pc));
-  const bool settled = (hint.x == shape) & (hint.z == static_cast<uint32_t>(pc >> 4)) &
-                       (hint.w == static_cast<uint32_t>(pc >> 36)) & is_settled<true>(slot, hint.y, address, bytes);
-  index = hint.y >> 16;
+  const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+  const lanes::Four what = lanes::glance_four(hint), range = lanes::glance_four(&hint->begin);
+  const bool known = (what.x == full_shape(shape, pc)) & (what.z == static_cast<uint32_t>(pc >> 4)) &
+                     is_in(range, what.y, address);
+  index = what.y >> 16;
   active = lanes::active();
-  if (!lanes::all(active, settled)) return Outcome::unsettled;
-  if (active != kAll) return Outcome::settled;
+  if (!lanes::all(active, known)) return Outcome::unknown;
   const uint32_t low = static_cast<uint32_t>(address);
-  const lanes::Pair place = lanes::glance_pair(&live_of<true>(slot, index)->begin);  // begin and first_block
-  const bool in_blocks = place.y != kUntracked;
-  const uint32_t block = (low - place.x) >> kBlockShift;
-  if (in_blocks && !lanes::all(kAll, block == lanes::broadcast(kAll, block, 0))) return Outcome::settled;
+  touch<true>(slot, index, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
+  if (active != kAll) return Outcome::touched;
+  const uint32_t first_block = lanes::glance(&slot.ranges[index].first_block);
+  const bool in_blocks = first_block != kUntracked;
+  const uint32_t block = (low - range.x) >> kBlockShift;
+  if (in_blocks && !lanes::all(kAll, block == lanes::broadcast(kAll, block, 0))) return Outcome::touched;
   const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
   const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));
   const uint32_t lane = lanes::index();
-  if (lane == 0) lanes::add(quick_counter<true>(slot, hint.y & 0xffff, sectors - 1), 1);
-  if (lane == 1 && in_blocks) lanes::add(slot.blocks + place.y + block, 32);
+  if (lane == 0) lanes::add(quick_counter<true>(slot, what.y & 0xffff, sectors - 1), 1);
+  if (lane == 1 && in_blocks) lanes::add(slot.blocks + first_block + block, 32);
   return Outcome::counted;
 }
 
@@ -96,7 +145,9 @@ PASTA_DEVICE uint64_t quick_key(uint64_t pc, uint32_t index, uint32_t counter) {
   return ((pc >> 4) << 19 | uint64_t{index} << 5 | counter) + 1;
 }
 inline constexpr uint32_t kMostQuickRanges = 1 << 14;
-PASTA_DEVICE bool has_quick_key(uint64_t pc, uint32_t index) { return pc >> 48 == 0 && index < kMostQuickRanges; }
+PASTA_DEVICE bool has_quick_key(uint64_t pc, uint32_t index, uint64_t address) {
+  return pc >> 48 == 0 && index < kMostQuickRanges && address >> 50 == 0;
+}
 PASTA_DEVICE uint64_t quick_pc(uint64_t key) { return ((key - 1) >> 19) << 4; }
 PASTA_DEVICE uint32_t quick_range(uint64_t key) { return static_cast<uint32_t>((key - 1) >> 5) % kMostQuickRanges; }
 PASTA_DEVICE uint32_t quick_object_counter(uint64_t key) { return static_cast<uint32_t>(key - 1) & 31; }

@@ -14,17 +14,17 @@ inline bool g_quick = false;
 
 inline void objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   uint32_t active;
-  const bool quick = count_objects_quickly(slot, pc, address, bytes, shape(bytes, kind), active);
+  const bool quick = count_objects_quickly(slot, static_cast<uint32_t>(pc), address, bytes, shape(bytes, kind), active);
   g_quick = quick;
-  if (!quick) reduce_objects_slowly(slot, active, pc, address, bytes, shape(bytes, kind), kind);
+  if (!quick) reduce_objects_slowly(slot, active, static_cast<uint32_t>(pc), address, bytes, shape(bytes, kind), kind);
 }
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   uint32_t active, index;
   const Outcome outcome = count_all_quickly(slot, pc, address, bytes, shape(bytes, kind), active, index);
   g_quick = outcome == Outcome::counted;
-  if (outcome == Outcome::settled) reduce_settled(slot, active, pc, address, bytes, kind, index);
-  if (outcome == Outcome::unsettled) reduce_all_slowly(slot, active, pc, address, bytes, shape(bytes, kind), kind);
+  if (outcome == Outcome::touched) reduce_touched(slot, active, pc, address, bytes, kind, index);
+  if (outcome == Outcome::unknown) reduce_all_slowly(slot, active, pc, address, bytes, shape(bytes, kind), kind);
 }
 
 }  // namespace patched

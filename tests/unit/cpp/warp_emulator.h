@@ -15,7 +15,8 @@
 
 namespace warp {
 
-enum class Collective { none, ballot, broadcast, match };
+// `active` is of the lanes that are at one place of the code together: all that are not held up elsewhere.
+enum class Collective { none, ballot, broadcast, match, active };
 
 struct Lane {
   ucontext_t context;
@@ -30,7 +31,6 @@ inline std::array<Lane, 32> g_lanes;
 inline ucontext_t g_scheduler;
 inline uint32_t g_current = 0;
 inline uint32_t g_multiprocessor = 0;  // on which warps run
-inline uint32_t g_active = 0;
 inline std::function<void(uint32_t)> g_body;
 
 inline uint64_t meet(Collective collective, uint32_t mask, uint64_t value, uint32_t from = 0) {
@@ -57,7 +57,7 @@ inline void prepare(Lane& lane) {
 // Gives every lane of a complete collective its result. False when no collective is complete.
 inline bool complete_one() {
   for (const Lane& first : g_lanes) {
-    if (first.waits_in == Collective::none) continue;
+    if (first.waits_in == Collective::none || first.waits_in == Collective::active) continue;
     bool all = true;
     for (uint32_t i = 0; i < 32; ++i) {
       const Lane& lane = g_lanes[i];
@@ -86,10 +86,27 @@ inline bool complete_one() {
   return false;
 }
 
+// Lets lanes that wait at one place to hear who runs with them go on together. False when there are none.
+inline bool part() {
+  uint32_t together = 0;
+  uint64_t place = 0;
+  for (uint32_t i = 0; i < 32; ++i) {
+    const Lane& lane = g_lanes[i];
+    if (!lane.running || lane.waits_in != Collective::active) continue;
+    if (together == 0) place = lane.value;
+    if (lane.value == place) together |= 1u << i;
+  }
+  for (uint32_t i = 0; i < 32; ++i) {
+    if ((together >> i & 1) == 0) continue;
+    g_lanes[i].result = together;
+    g_lanes[i].waits_in = Collective::none;
+  }
+  return together != 0;
+}
+
 // Runs body(lane) in every lane of `active`, as one warp.
 inline void run(uint32_t active, const std::function<void(uint32_t)>& body) {
   g_body = body;
-  g_active = active;
   for (uint32_t i = 0; i < 32; ++i) {
     g_lanes[i].running = (active >> i & 1) != 0;
     g_lanes[i].waits_in = Collective::none;
@@ -106,7 +123,7 @@ inline void run(uint32_t active, const std::function<void(uint32_t)>& body) {
       progress = true;
     }
     if (!any) return;
-    if (complete_one() || progress) continue;
+    if (progress || complete_one() || part()) continue;
     std::fprintf(stderr, "the lanes of a warp wait for each other in different collectives\n");
     std::abort();
   }
@@ -124,7 +141,10 @@ uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
   return warp::meet(warp::Collective::broadcast, mask, value, from);
 }
 uint32_t multiprocessor() { return warp::g_multiprocessor; }
-uint32_t active() { return warp::g_active; }
+[[gnu::noinline]] uint32_t active() {
+  const auto place = reinterpret_cast<uint64_t>(__builtin_return_address(0));
+  return static_cast<uint32_t>(warp::meet(warp::Collective::active, 0, place));
+}
 uint32_t match(uint32_t mask, uint64_t value) {
   return static_cast<uint32_t>(warp::meet(warp::Collective::match, mask, value));
 }
