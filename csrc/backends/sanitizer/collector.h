@@ -54,6 +54,8 @@ class Collector {
   void on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node);
   void on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& node);
   void on_memset(const Sanitizer_MemsetData& data, const GraphNode& node);
+  void run_without_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, ModuleUse module,
+                        bool in_graph);
   void leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph);
   void set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, void* slot);
   KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, const Module& module);

@@ -54,11 +54,15 @@ void Collector::set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandl
   }
 }
 
-void Collector::leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph) {
-  if (ModuleUse module = instrumenter_->leave_out(data.context, data.module, stream)) {
-    Begun::add(std::move(module), nullptr, 0, in_graph);
-  }
+void Collector::run_without_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, ModuleUse module,
+                                 bool in_graph) {
+  if (module != nullptr) Begun::add(std::move(module), nullptr, 0, in_graph);
   set_slot(data, stream, nullptr);
+}
+
+void Collector::leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph) {
+  bool measured = false;
+  run_without_slot(data, stream, instrumenter_->begin(data.context, data.module, stream, in_graph, measured), in_graph);
 }
 
 void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node) {
@@ -77,20 +81,18 @@ void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHand
   row.graph_id = node.graph_id, row.graph_node_id = node.node_id;
   if (traces(TableId::kernel)) emit(row);
 
-  const bool measured = !selection_.floor && sampler_.take(name.readable_id.value,
-                                                           {data.gridDim_x, data.gridDim_y, data.gridDim_z});
+  bool measured = !selection_.floor && sampler_.take(name.readable_id.value,
+                                                     {data.gridDim_x, data.gridDim_y, data.gridDim_z});
   if (!measured) return leave_out(data, stream, in_graph);
-  ModuleUse module = instrumenter_->measure(data.context, data.module, stream, in_graph);
-  if (module == nullptr) {
-    report_loss("sanitizer", "access_object", 1, "a launch runs code that is not instrumented");
-    return set_slot(data, stream, nullptr);
-  }
+  ModuleUse module = instrumenter_->begin(data.context, data.module, stream, in_graph, measured);
+  if (!measured) return run_without_slot(data, stream, std::move(module), in_graph);
   const std::shared_ptr<Launches> launches = this->launches(data.context);
   uint64_t token = 0;
   void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, *module), stream},
                                       token);
+  if (slot == nullptr) return run_without_slot(data, stream, std::move(module), in_graph);
   set_slot(data, stream, slot);
-  if (slot != nullptr) Begun::add(std::move(module), launches, token, in_graph);
+  Begun::add(std::move(module), launches, token, in_graph);
 }
 
 void Collector::on_graph_node(const Sanitizer_GraphNodeLaunchData& data) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "backends/sanitizer/library.h"
@@ -79,8 +80,8 @@ void tell(const Module& module, int64_t start_ns, int64_t end_ns, const std::str
 
 }  // namespace
 
-Instrumenter::Instrumenter(const Selection& selection, bool on_demand)
-    : selection_(selection), on_demand_(on_demand && !selection.floor) {
+Instrumenter::Instrumenter(const Selection& selection, bool on_demand, std::chrono::nanoseconds patience)
+    : selection_(selection), on_demand_(on_demand && !selection.floor), patience_(patience) {
 #ifndef PASTA_SANITIZER_TMA
   report_loss("sanitizer", "access_object", kNullI64,
               "TMA loads and stores are not counted: pasta was built with a Sanitizer older than 13.3", kNewer);
@@ -89,16 +90,47 @@ Instrumenter::Instrumenter(const Selection& selection, bool on_demand)
 
 // -- Patching --------------------------------------------------------------------------------------
 
+void Instrumenter::lose_patience() {
+  if (!std::exchange(patient_, false)) return;
+  report_loss("sanitizer", "", kNullI64, "code stays as it is while launches of it may run: waiting for them took too long");
+}
+
+template <class Condition>
+bool Instrumenter::wait(Lock& lock, Condition condition) {
+  if (changed_.wait_for(lock, patience_, condition)) return true;
+  lose_patience();
+  return false;
+}
+
+// Waits until no thread is in the library's patching calls.
+bool Instrumenter::turn(Lock& lock) {
+  return wait(lock, [this] { return changing_ == nullptr; });
+}
+
+// Runs `change` without the lock, and nobody else's meanwhile.
+template <class Change>
+void Instrumenter::change(Lock& lock, const Known& module, Change change) {
+  changing_ = module;
+  lock.unlock();
+  change();
+  lock.lock();
+  changing_ = nullptr;
+  changed_.notify_all();
+}
+
 bool Instrumenter::add_patches(CUcontext context) {
-  if (patched_contexts_.count(context) != 0) return true;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = contexts_.find(context);
+    if (known != contexts_.end()) return known->second;
+  }
   const SanitizerResult result = library().call.sanitizerAddPatches(pasta_sanitizer_patches, context);
   if (result != SANITIZER_SUCCESS) {
     report_loss("sanitizer", "access_object", kNullI64, "patches do not load: " + describe(result),
                 "the GPU or the driver may be newer than this version of pasta");
-    return false;
   }
-  patched_contexts_.insert(context);
-  return true;
+  std::lock_guard lock(mutex_);
+  return contexts_[context] = result == SANITIZER_SUCCESS;
 }
 
 // Returns the kinds of instructions that are covered now. What cannot be is reported as a loss, once a cause.
@@ -123,58 +155,68 @@ std::string Instrumenter::apply(CUmodule module) {
   return {};
 }
 
-// With patching_ held.
-void Instrumenter::patch(Module& module) {
-  const int64_t start = now_ns();
-  const bool loads = add_patches(module.context);
-  const int64_t patch_start = now_ns();
-  const std::string covered = loads ? apply(module.handle) : std::string();
-  const int64_t end = now_ns();
-  bool again;
-  {
-    std::lock_guard lock(mutex_);
-    module.state = covered.empty() ? Module::State::failed : Module::State::patched;
-    module.patch_ns = end - patch_start;
-    module.left_out = 0;
-    again = module.patchings++ > 0;
-  }
-  std::string log = "instrumented: " + covered;
-  if (covered.empty()) log = "not instrumented";
-  else if (again) log = "instrumented again";
-  tell(module, start, end, log);
+void Instrumenter::patch(Lock& lock, const Known& module) {
+  bool covers = false;
+  int64_t took = 0;
+  change(lock, module, [&] {
+    const int64_t start = now_ns();
+    const bool loads = add_patches(module->context);
+    const int64_t patch_start = now_ns();
+    const std::string covered = loads ? apply(module->handle) : std::string();
+    const int64_t end = now_ns();
+    covers = !covered.empty(), took = end - patch_start;
+    std::string log = "instrumented: " + covered;
+    if (!covers) log = "not instrumented";
+    else if (module->patchings > 0) log = "instrumented again";
+    tell(*module, start, end, log);
+  });
+  module->state = covers ? Module::State::patched : Module::State::failed;
+  module->patch_ns = took;
+  ++module->patchings;
 }
 
-// Whether the module has been left out for as long as is worth it, and no other stream or thread may be launching it.
-// With mutex_ held, by one who holds a use.
-bool Instrumenter::can_remove(const Known& module, Sanitizer_StreamHandle stream) const {
-  const int64_t enough = std::max(kLeastLeftOut, (module->patch_ns + module->removal_ns) / kPatchedLaunchNs);
-  return !graphs_ && !module->keeps && module->state == Module::State::patched && module->left_out >= enough &&
-         module.use_count() <= 2 && module->streams.size() == module->streams.count(stream);
+void Instrumenter::remove(Lock& lock, const Known& module) {
+  module->state = Module::State::plain;  // whoever is not patient enough finds no patches
+  SanitizerResult result = SANITIZER_SUCCESS;
+  int64_t took = 0;
+  change(lock, module, [&] {
+    const int64_t start = now_ns();
+    result = library().call.sanitizerUnpatchModule(module->handle);
+    const int64_t end = now_ns();
+    took = end - start;
+    if (result == SANITIZER_SUCCESS) return tell(*module, start, end, "instrumentation removed");
+    report_loss("sanitizer", "", kNullI64, "patches cannot be removed, launches stay slow: " + describe(result));
+  });
+  module->removal_ns = took;
+  if (result != SANITIZER_SUCCESS) module->state = Module::State::patched, module->keeps = true;
 }
 
-void Instrumenter::remove(const Known& module, Sanitizer_StreamHandle stream, bool wait) {
-  const Functions& call = library().call;
-  if (wait) {  // before patching_ is taken: whoever waits for that must not have to wait for a kernel
-    if (call.sanitizerStreamSynchronize(stream) != SANITIZER_SUCCESS) return;
-    synchronized(stream);
+// Whether no launch of the module can be on its way or running, and it is this thread's turn: for a launch that is about
+// to begin in `stream`, which is waited for. Another stream is not: it may be waiting for what this thread does next.
+bool Instrumenter::may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream) {
+  if (module.begun != 0 || module.streams.size() != module.streams.count(stream)) return false;
+  const int64_t launches = module.launches;
+  const Module::State state = module.state;
+  if (!module.streams.empty()) {
+    if (!patient_) return false;
+    lock.unlock();
+    const bool ended = fences_.wait(module.context, stream, patience_);
+    lock.lock();
+    if (!ended) lose_patience();
+    if (!ended || module.launches != launches) return false;
+    module.streams.clear();
   }
-  std::unique_lock patching(patching_, std::try_to_lock);
-  if (!patching) return;
-  {
-    std::lock_guard lock(mutex_);
-    if (!can_remove(module, stream) || !module->streams.empty()) return;
-    module->state = Module::State::plain;  // a launch that is to be measured waits for patching_ from here on
+  return turn(lock) && module.launches == launches && module.state == state && !graphs_;
+}
+
+void Instrumenter::adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured) {
+  if (module->state == Module::State::plain && (measured || module->keeps)) {
+    if (may_change(lock, *module, stream)) patch(lock, module);
+    module->keeps |= module->state == Module::State::plain;
+  } else if (module->state == Module::State::patched && !module->keeps) {
+    const int64_t enough = std::max(kLeastLeftOut, (module->patch_ns + module->removal_ns) / kPatchedLaunchNs);
+    if (module->left_out >= enough && may_change(lock, *module, stream)) remove(lock, module);
   }
-  const int64_t start = now_ns();
-  const SanitizerResult result = call.sanitizerUnpatchModule(module->handle);
-  const int64_t end = now_ns();
-  {
-    std::lock_guard lock(mutex_);
-    module->removal_ns = end - start;
-    if (result != SANITIZER_SUCCESS) module->state = Module::State::patched, module->keeps = true;
-  }
-  if (result == SANITIZER_SUCCESS) return tell(*module, start, end, "instrumentation removed");
-  report_loss("sanitizer", "", kNullI64, "patches cannot be removed, launches stay slow: " + describe(result));
 }
 
 // -- Modules and launches --------------------------------------------------------------------------
@@ -186,16 +228,29 @@ Instrumenter::Known& Instrumenter::known(CUcontext context, CUmodule module) {
   return entry;
 }
 
-void Instrumenter::loaded(CUcontext context, CUmodule handle) {
-  std::lock_guard patching(patching_);
-  Known module;
-  {
+// With mutex_ held.
+ModuleUse Instrumenter::use(const Known& module) {
+  ++module->begun;
+  return ModuleUse(module.get(), [this, module](const Module*) {
     std::lock_guard lock(mutex_);
-    modules_.erase(handle);  // the end of an earlier module at this address was not seen
-    module = known(context, handle);
-    if (on_demand_ && !graphs_) return;
+    --module->begun;
+  });
+}
+
+// The patches are loaded with a context's first module: later that might have to wait for kernels that run.
+void Instrumenter::loaded(CUcontext context, CUmodule handle) {
+  Lock lock(mutex_);
+  modules_.erase(handle);  // the end of an earlier module at this address was not seen
+  const Known module = known(context, handle);
+  const bool now = !on_demand_ || graphs_;
+  if (!now && contexts_.count(context) != 0) return;
+  if (!turn(lock)) {
+    if (now) module->state = Module::State::failed;
+  } else if (now) {
+    patch(lock, module);
+  } else {
+    change(lock, module, [&] { add_patches(context); });
   }
-  patch(*module);
 }
 
 void Instrumenter::unloaded(CUmodule module) {
@@ -204,56 +259,44 @@ void Instrumenter::unloaded(CUmodule module) {
 }
 
 void Instrumenter::forget(CUcontext context) {
-  std::lock_guard patching(patching_);
-  patched_contexts_.erase(context);
+  fences_.forget(context);
   std::lock_guard lock(mutex_);
+  contexts_.erase(context);
   for (auto module = modules_.begin(); module != modules_.end();) {
     module = module->second->context == context ? modules_.erase(module) : std::next(module);
   }
 }
 
-ModuleUse Instrumenter::measure(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream, bool graph_node) {
-  Known module;
-  bool wait;
+ModuleUse Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream, bool graph_node,
+                              bool& measured) {
+  if (!on_demand_ && !measured) return nullptr;
+  const bool wanted = measured;
+  ModuleUse result;
+  Module::State state;
   {
-    std::lock_guard lock(mutex_);
-    module = known(context, handle);
-    if (module->state == Module::State::failed) return nullptr;
-    if (!on_demand_) return module;  // patched, unless its loading was not seen
-    module->left_out = 0;
-    wait = !module->streams.insert(stream).second;
-    if (module->state == Module::State::patched) return module;
-  }
-  if (graph_node) return nullptr;
-  // What is still to run was launched without the patches: whether it may meet them is not documented.
-  if (wait) library().call.sanitizerStreamSynchronize(stream);
-  std::lock_guard patching(patching_);
-  const auto state = [&] {
-    std::lock_guard lock(mutex_);
-    return module->state;
-  };
-  if (state() == Module::State::plain) patch(*module);
-  return state() == Module::State::patched ? module : nullptr;
-}
-
-ModuleUse Instrumenter::leave_out(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream) {
-  if (!on_demand_) return nullptr;
-  Known module;
-  bool wait;
-  {
-    std::lock_guard lock(mutex_);
-    module = known(context, handle);
-    ++module->left_out;
-    wait = module->streams.count(stream) != 0;
-    if (!can_remove(module, stream)) {
+    Lock lock(mutex_);
+    const Known module = known(context, handle);
+    if (!on_demand_) {  // patched, unless its loading was not seen
+      measured = module->state != Module::State::failed;
+      result = module;
+    } else {
+      wait(lock, [&] { return changing_ != module; });
+      module->left_out = measured ? 0 : module->left_out + 1;
+      if (!graph_node && !graphs_) adapt(lock, module, stream, measured);
+      measured = measured && module->state == Module::State::patched;
+      ++module->launches;
       module->streams.insert(stream);
-      return module;
+      result = use(module);
     }
+    state = module->state;
   }
-  remove(module, stream, wait);
-  std::lock_guard lock(mutex_);
-  module->streams.insert(stream);  // where this launch is not yet
-  return module;
+  if (wanted && !measured && state == Module::State::failed) {
+    report_loss("sanitizer", "access_object", 1, "a launch runs code that is not instrumented");
+  } else if (wanted && !measured) {
+    report_loss("sanitizer", "access_object", 1, "other launches of its code may have been running without patches",
+                "the code is patched when its launches have been waited for; without --sample or a filter, as it is loaded");
+  }
+  return result;
 }
 
 void Instrumenter::synchronized(Sanitizer_StreamHandle stream) {
@@ -272,17 +315,26 @@ void Instrumenter::context_synchronized(CUcontext context) {
 
 void Instrumenter::graph_begins() {
   if (!on_demand_) return;
-  std::lock_guard patching(patching_);
-  std::vector<Known> plain;
+  bool busy = false;
   {
-    std::lock_guard lock(mutex_);
-    if (graphs_) return;
-    graphs_ = true;
+    Lock lock(mutex_);
+    turn(lock);
+    graphs_ = true;  // no patches are removed from here on
+    std::vector<Known> plain;
     for (const auto& [handle, module] : modules_) {
       if (module->state == Module::State::plain) plain.push_back(module);
     }
+    for (const Known& module : plain) {
+      const bool has_turn = turn(lock);
+      if (module->state != Module::State::plain) continue;
+      if (has_turn && module->begun == 0 && module->streams.empty()) patch(lock, module);
+      else module->state = Module::State::failed, busy = true;
+    }
   }
-  for (const Known& module : plain) patch(*module);
+  if (!busy) return;
+  report_loss("sanitizer", "access_object", kNullI64,
+              "code whose launches may have been running when a CUDA graph was made stays without patches",
+              "wait for launches before a graph is made, or record without --sample or a filter");
 }
 
 }  // namespace pasta::sanitizer

@@ -4,10 +4,16 @@
 // far more than they need: a module is then patched at the first of its launches that is measured, and its patches are
 // removed when those that are not have become many. A CUDA graph may keep the code of its kernels as it is when the
 // graph is made: from the first one on, all modules are patched and stay so.
+//
+// The code of a module is changed only while no launch of it can be on its way or running: what these would meet is
+// documented nowhere. Nothing here waits for another stream, or for anything without a time limit: a launch for which
+// code cannot be changed in time is left out, and counted as a loss.
 #pragma once
 
 #include <sanitizer.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,6 +21,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "backends/sanitizer/fences.h"
 #include "backends/sanitizer/selection.h"
 
 namespace pasta::sanitizer {
@@ -26,9 +33,11 @@ struct Module {
   int64_t build_id;
   enum class State { plain, patched, failed } state = State::plain;
   int patchings = 0;  // so far: code may lie elsewhere after each
-  bool keeps = false;  // its patches could not be removed
+  bool keeps = false;  // its patches: they could not be removed, or were missed before
   int64_t patch_ns = 0, removal_ns = 0;  // what these took the last time
-  int64_t left_out = 0;                  // launches that were, since the last that was measured
+  int64_t launches = 0;
+  int64_t left_out = 0;  // of these, since the last that was measured
+  int begun = 0;         // of these, and may not be in their stream yet
   std::set<Sanitizer_StreamHandle> streams{};  // that may still have launches of it
 };
 
@@ -37,17 +46,18 @@ using ModuleUse = std::shared_ptr<const Module>;
 
 class Instrumenter {
  public:
-  Instrumenter(const Selection& selection, bool on_demand);
+  static constexpr std::chrono::seconds kPatience{5};
+
+  Instrumenter(const Selection& selection, bool on_demand, std::chrono::nanoseconds patience = kPatience);
 
   void loaded(CUcontext context, CUmodule module);
   void unloaded(CUmodule module);
   void forget(CUcontext context);
 
-  // A launch is to be measured: its module is patched, if need be now. Null where it cannot be. Nodes of graphs run
-  // the code that their graph was made with.
-  ModuleUse measure(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream, bool graph_node);
-  // A launch is left out. Waits for what is in its stream when the module's patches are removed.
-  ModuleUse leave_out(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream);
+  // A launch begins, which is to be measured or not: its module is patched, or its patches are removed, if need be. May
+  // wait for what is in its stream. `measured` becomes false where the launch runs code without patches. Nodes of
+  // graphs run the code that their graph was made with. The use is null where nobody asks for it.
+  ModuleUse begin(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream, bool graph_node, bool& measured);
 
   void synchronized(Sanitizer_StreamHandle stream);
   void context_synchronized(CUcontext context);
@@ -55,25 +65,42 @@ class Instrumenter {
 
  private:
   using Known = std::shared_ptr<Module>;
+  using Lock = std::unique_lock<std::mutex>;
 
   Known& known(CUcontext context, CUmodule module);
+  ModuleUse use(const Known& module);
+
+  // With mutex_ held, which they release while they wait, or call the library.
+  void adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured);
+  bool may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream);
+  template <class Condition>
+  bool wait(Lock& lock, Condition condition);
+  void lose_patience();
+  bool turn(Lock& lock);
+  template <class Change>
+  void change(Lock& lock, const Known& module, Change change);
+  void patch(Lock& lock, const Known& module);
+  void remove(Lock& lock, const Known& module);
+
+  // By the thread whose turn it is.
   bool add_patches(CUcontext context);
   std::string apply(CUmodule module);
-  void patch(Module& module);
-  bool can_remove(const Known& module, Sanitizer_StreamHandle stream) const;
-  void remove(const Known& module, Sanitizer_StreamHandle stream, bool wait);
 
   const Selection selection_;
   const bool on_demand_;
-
-  // Held during the library's patching calls, which it wants one after the other, and before mutex_.
-  std::mutex patching_;
-  std::set<CUcontext> patched_contexts_;
-  std::set<int> refused_;  // instructions that the library does not know
+  const std::chrono::nanoseconds patience_;
+  Fences fences_;
 
   std::mutex mutex_;  // never held during a call to the library
   std::unordered_map<CUmodule, Known> modules_;
   bool graphs_ = false;  // one was made
+  bool patient_ = true;  // until something was waited for in vain
+
+  // The library wants its patching calls one after the other: the module that they are about now, or null.
+  Known changing_;
+  std::condition_variable changed_;
+  std::unordered_map<CUcontext, bool> contexts_;  // whether the patches were loaded there
+  std::set<int> refused_;                         // instructions that the library does not know
 };
 
 }  // namespace pasta::sanitizer

@@ -1,15 +1,18 @@
 // A Compute Sanitizer library and a GPU in host memory, for the tests of what pasta does with them.
 //
 // Streams are queues that move only when somebody waits for them, as late as CUDA allows: what pasta forgets to put
-// into a launch's own stream is missing when the kernel runs.
+// into a launch's own stream is missing when the kernel runs. A fill of host memory is such a wait: the stream tells that
+// it has come to it.
 #pragma once
 
 #include <sanitizer.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -34,6 +37,11 @@ struct Gpu {
   };
   std::map<CUmodule, Module> modules;  // that were patched at some time
   std::set<CUmodule> unpatchable;
+  std::multiset<CUmodule> launched;      // and still to run
+  int dangers = 0;                       // changes of such code
+  std::function<void()> while_patching;  // called when code is about to change
+  std::set<Stream> stuck;                // in a kernel that waits for the program
+  std::map<char*, size_t> host;          // its memory that the device can write
   int waits = 0;  // for a stream
   int uploads = 0, reads = 0, fills = 0, slots_set = 0;  // calls
   size_t allocated = 0;
@@ -44,6 +52,7 @@ inline Gpu g_gpu;
 
 inline void run(Stream stream) {
   std::lock_guard lock(g_gpu.mutex);
+  if (g_gpu.stuck.count(stream) != 0) return;
   auto& queue = g_gpu.streams[stream];
   while (!queue.empty()) {
     queue.front()();
@@ -65,6 +74,17 @@ inline SanitizerResult alloc(CUcontext, void** memory, size_t bytes) {
   g_gpu.allocated += bytes;
   return result();
 }
+inline SanitizerResult alloc_host(CUcontext context, void** memory, size_t bytes) {
+  const SanitizerResult result = alloc(context, memory, bytes);
+  std::lock_guard lock(g_gpu.mutex);
+  g_gpu.host[static_cast<char*>(*memory)] = bytes;
+  return result;
+}
+inline bool is_host(void* memory) {
+  std::lock_guard lock(g_gpu.mutex);
+  const auto after = g_gpu.host.upper_bound(static_cast<char*>(memory));
+  return after != g_gpu.host.begin() && static_cast<char*>(memory) < std::prev(after)->first + std::prev(after)->second;
+}
 inline SanitizerResult release(CUcontext, void* memory) {
   std::free(memory);
   return result();
@@ -76,13 +96,20 @@ inline SanitizerResult to_device(void* to, void* from, size_t bytes, Stream stre
   g_gpu.streams[stream].push_back([=] { std::memcpy(to, staged.data(), bytes); });
   return result();
 }
-inline SanitizerResult synchronize(Stream stream) {
+inline void wait(Stream stream) {
   if (g_gpu.before_waiting) g_gpu.before_waiting();
   {
     std::lock_guard lock(g_gpu.mutex);
     ++g_gpu.waits;
   }
   if (!g_gpu.faulted) run(stream);
+}
+inline SanitizerResult synchronize(Stream stream) {
+  if (g_gpu.stuck.count(stream) != 0) {
+    std::fputs("waits for ever for a kernel that waits for the program\n", stderr);
+    std::_Exit(1);
+  }
+  wait(stream);
   return result();
 }
 inline SanitizerResult to_host(void* to, void* from, size_t bytes, Stream stream) {
@@ -94,10 +121,20 @@ inline SanitizerResult to_host(void* to, void* from, size_t bytes, Stream stream
   return result();
 }
 inline SanitizerResult fill(void* at, int value, size_t bytes, Stream stream) {
-  std::lock_guard lock(g_gpu.mutex);
-  ++g_gpu.fills;
-  g_gpu.streams[stream].push_back([=] { std::memset(at, value, bytes); });
+  {
+    std::lock_guard lock(g_gpu.mutex);
+    ++g_gpu.fills;
+    g_gpu.streams[stream].push_back([=] { std::memset(at, value, bytes); });
+  }
+  if (is_host(at)) wait(stream);
   return result();
+}
+
+// The code of the module changes: a launch that is still to run would find it changed.
+inline void change_code(CUmodule module) {
+  if (g_gpu.while_patching) g_gpu.while_patching();
+  std::lock_guard lock(g_gpu.mutex);
+  g_gpu.dangers += g_gpu.launched.count(module) != 0;
 }
 
 // The code of a module lies elsewhere each time it is patched again.
@@ -116,7 +153,7 @@ inline void install() {
   auto& call = library.call;
   call.sanitizerAddPatches = [](const void*, CUcontext) { return result(); };
   call.sanitizerAlloc = alloc;
-  call.sanitizerAllocHost = alloc;
+  call.sanitizerAllocHost = alloc_host;
   call.sanitizerFree = release;
   call.sanitizerFreeHost = release;
   call.sanitizerEnableCallback = [](uint32_t, Sanitizer_SubscriberHandle, Sanitizer_CallbackDomain,
@@ -144,6 +181,7 @@ inline void install() {
     return result();
   };
   call.sanitizerPatchModule = [](CUmodule handle) {
+    change_code(handle);
     std::lock_guard lock(g_gpu.mutex);
     if (g_gpu.unpatchable.count(handle) != 0) return SANITIZER_ERROR_INVALID_PARAMETER;
     Gpu::Module& module = g_gpu.modules[handle];
@@ -151,6 +189,7 @@ inline void install() {
     return result();
   };
   call.sanitizerUnpatchModule = [](CUmodule handle) {
+    change_code(handle);
     std::lock_guard lock(g_gpu.mutex);
     Gpu::Module& module = g_gpu.modules[handle];
     module.patched = false, ++module.removals;

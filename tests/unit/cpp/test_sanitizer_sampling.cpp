@@ -4,7 +4,12 @@
 
 #if __has_include(<sanitizer.h>)
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <future>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -17,6 +22,7 @@
 #include "warp_emulator.h"
 
 using namespace pasta;
+using pasta::sanitizer::Instrumenter, pasta::sanitizer::Selection;
 using fake::allocate, fake::callback, fake::kContext, fake::kMiB, fake::stream, fake::wait_for, fake::zeroed;
 
 namespace {
@@ -25,6 +31,7 @@ constexpr uint64_t kData = 64 * kMiB;
 // Launches that are left out for which patches stay for sure (instrument.cpp), and after which they are gone unless the
 // fake's patching took 49 ms.
 constexpr int kFew = 7, kMany = 499;
+constexpr std::chrono::milliseconds kPatience{50};
 
 CUmodule module_handle(uintptr_t number) { return reinterpret_cast<CUmodule>(number); }
 fake::Gpu::Module& module(uintptr_t number) { return fake::g_gpu.modules[module_handle(number)]; }
@@ -37,6 +44,12 @@ void load(uintptr_t number) {
 
 // A warp that loads 32 floats, where the code has patches.
 void run(fake::Stream in, const Sanitizer_LaunchData& data) {
+  {
+    std::lock_guard lock(fake::g_gpu.mutex);
+    fake::g_gpu.streams[in].push_back([module = data.module] {
+      fake::g_gpu.launched.erase(fake::g_gpu.launched.find(module));
+    });
+  }
   if (!module(reinterpret_cast<uintptr_t>(data.module)).patched) return;
   const uint64_t pc = fake::pc_of(data.module) + 0x40;
   fake::enqueue(in, fake::slot_of(data.hLaunch), [pc](const nvidia::SlotHeader& slot) {
@@ -50,6 +63,8 @@ Sanitizer_LaunchData begin(uintptr_t number, fake::Stream in, const char* kernel
   data.module = module_handle(number);
   data.function = reinterpret_cast<CUfunction>(std::hash<std::string>{}(kernel) + number);
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
+  std::lock_guard lock(fake::g_gpu.mutex);
+  fake::g_gpu.launched.insert(data.module);
   return data;
 }
 
@@ -74,13 +89,17 @@ void launch_graph(uintptr_t number) {
   node.launchData = fake::launch_data(stream(1), "node");
   node.launchData.module = module_handle(number);
   callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN, &node);
+  fake::g_gpu.launched.insert(node.launchData.module);
   run(stream(1), node.launchData);
   const auto done = zeroed<Sanitizer_GraphLaunchData>();
   callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_LAUNCH_END, &done);
 }
 
-// Records `program` with the variables set. Then the accesses must be 32 loads in each of so many launches, by one
-// instruction, with so many causes of losses and rows about patching.
+constexpr size_t kAny = SIZE_MAX;
+
+// Records `program` with the variables set. Then the accesses must be 32 loads in each of so many launches, or these must
+// be counted as lost, by one instruction, with so many causes of losses and rows about patching. No code may have changed
+// while launches of it were on their way.
 template <class Program>
 void recorded(std::vector<std::pair<const char*, const char*>> variables, size_t measured, Program program,
               size_t losses = 0, size_t builds = 0) {
@@ -90,16 +109,21 @@ void recorded(std::vector<std::pair<const char*, const char*>> variables, size_t
   fake::record(output, "objects,sites", "16M", [&] {
     allocate(kData, kMiB);
     program();
+    CHECK(fake::g_gpu.dangers == 0);
   });
   for (const auto& [name, value] : variables) unsetenv(name);
   Columns objects = read_table(output, TableId::access_object);
+  Columns lost = read_table(output, TableId::loss);
+  if (losses == kAny) {
+    for (const int64_t records : lost["records"]) measured -= records == kNullI64 ? 0 : static_cast<size_t>(records);
+  }
   CHECK(objects["loads"] == std::vector<int64_t>(measured, 32));
   const std::vector<int64_t>& launches = objects["launch_id"];
   CHECK((std::set<int64_t>(launches.begin(), launches.end()).size() == measured));
   Columns lines = read_table(output, TableId::line);
   for (const int64_t pc : lines["pc"]) CHECK(pc == 0x40);
   CHECK((std::set<int64_t>(lines["kernel"].begin(), lines["kernel"].end()).size() == lines["site_id"].size()));
-  CHECK(read_table(output, TableId::loss)["cause"].size() == losses);
+  CHECK(losses == kAny || lost["cause"].size() == losses);
   if (builds != 0) CHECK(read_table(output, TableId::build)["log"].size() == builds);
 }
 
@@ -164,6 +188,7 @@ void test_graphs_keep_patches() {
     load(1), load(2);
     launch(1, 2 + kMany);
     CHECK(module(1).removals == 1);
+    wait_for(stream(1));
     graph_is_made();
     CHECK(module(1).patched && module(2).patched);
     load(3);
@@ -173,6 +198,22 @@ void test_graphs_keep_patches() {
     wait_for(stream(1));
     CHECK(module(1).patchings == 2 && module(1).removals == 1 && module(2).patchings == 1 && module(2).removals == 0);
   });
+}
+
+// It may be in the graph as it is, and its launches may be running.
+void test_code_in_use_keeps_no_patches_for_a_graph() {
+  recorded({{"PASTA_SAMPLE", "2:500"}}, 2 + 40, [] {
+    load(1), load(2);
+    launch(1, 2 + kMany);
+    CHECK(module(1).removals == 1);
+    graph_is_made();
+    CHECK(!module(1).patched && module(2).patched);
+    for (int i = 0; i < 40; ++i) launch(2, 1, stream(1), ("kernel" + std::to_string(i)).c_str());
+    wait_for(stream(1));
+    launch(1, 500);
+    graph_is_made();
+    CHECK(module(1).patchings == 1 && module(2).patchings == 1);
+  }, 2);  // that of the graph, and of one launch
 }
 
 void test_launches_of_modules_without_patches_have_no_slot() {
@@ -208,6 +249,89 @@ void test_patches_stay_while_other_streams_may_need_them() {
     const int waits = fake::g_gpu.waits;
     launch(1);
     CHECK(!module(1).patched && fake::g_gpu.waits == waits);  // nothing to wait for
+  });
+}
+
+// The others may wait for what this thread does next, and are not waited for: what cannot be measured is lost.
+void test_code_is_not_changed_while_other_streams_may_run_it() {
+  recorded({{"PASTA_KERNELS", "^wanted$"}}, 2 + 2, [] {
+    load(1);
+    fake::g_gpu.stuck.insert(stream(2));
+    launch(1, 1, stream(2));
+    launch(1, 2, stream(1), "wanted");
+    CHECK(!module(1).patched);
+    fake::g_gpu.stuck.clear();
+    wait_for(stream(2));
+    launch(1, 1, stream(1));  // is not measured, but the next of the wanted must not be lost
+    CHECK(module(1).patched);
+    launch(1, 2, stream(1), "wanted");
+    launch(1, kMany);
+    CHECK(module(1).patched && module(1).patchings == 1);
+  }, kAny);
+}
+
+// The kernel before it waits for what the program does after the launch.
+void test_a_launch_is_not_kept_waiting() {
+  recorded({}, 0, [] {
+    Instrumenter instrumenter(Selection::from_environment(), true, kPatience);
+    const auto begin = [&](fake::Stream in, bool measured) {
+      instrumenter.begin(kContext, module_handle(1), in, false, measured);
+      return measured;
+    };
+    begin(stream(1), false);
+    fake::g_gpu.stuck.insert(stream(1));
+    CHECK(!begin(stream(1), true) && !begin(stream(1), true));
+    const int waits = fake::g_gpu.waits;
+    fake::g_gpu.stuck.clear();
+    CHECK(!begin(stream(1), true));  // nor is it tried again
+    CHECK(fake::g_gpu.waits == waits);
+    instrumenter.synchronized(stream(1));
+    CHECK(begin(stream(1), true) && module(1).patched);
+  }, 2);  // of three launches, and that nothing is waited for
+}
+
+// A launch holds a lock of the driver that another thread needs to patch the module.
+void test_threads_do_not_wait_for_each_other() {
+  recorded({}, 0, [] {
+    Instrumenter instrumenter(Selection::from_environment(), true, kPatience);
+    std::mutex driver;
+    std::atomic<bool> held{false}, patches{false};
+    fake::g_gpu.while_patching = [&] {
+      patches = true;
+      std::lock_guard lock(driver);
+    };
+    std::thread launches([&] {
+      std::lock_guard lock(driver);
+      held = true;
+      while (!patches) std::this_thread::yield();
+      bool measured = true;
+      instrumenter.begin(kContext, module_handle(1), stream(2), false, measured);
+      CHECK(!measured);
+    });
+    while (!held) std::this_thread::yield();
+    bool measured = true;
+    instrumenter.begin(kContext, module_handle(1), stream(1), false, measured);
+    CHECK(measured && module(1).patched);
+    launches.join();
+    fake::g_gpu.while_patching = nullptr;
+  }, 2);  // of one launch, and that nothing is waited for
+}
+
+void test_launches_wait_while_code_changes() {
+  recorded({}, 0, [] {
+    Instrumenter instrumenter(Selection::from_environment(), true);
+    std::future<void> other;
+    fake::g_gpu.while_patching = [&] {
+      other = std::async(std::launch::async, [&] {
+        bool measured = false;
+        instrumenter.begin(kContext, module_handle(1), stream(2), false, measured);
+      });
+      CHECK(other.wait_for(kPatience) == std::future_status::timeout);
+    };
+    bool measured = true;
+    instrumenter.begin(kContext, module_handle(1), stream(1), false, measured);
+    other.wait();
+    fake::g_gpu.while_patching = nullptr;
   });
 }
 
@@ -252,7 +376,7 @@ void test_threads_patch_and_remove_at_once() {
     int removals = 0;  // of each module several, unless its patches took 20 ms
     for (uintptr_t t = 1; t <= 8; ++t) removals += module(t).removals;
     CHECK(removals >= 1);
-  });
+  }, kAny);  // another thread's launch may keep a shared module from getting its patches again
 }
 
 }  // namespace
@@ -263,7 +387,12 @@ int main() {
   test_all_is_patched_when_all_is_measured();
   test_filters_patch_what_they_select();
   test_graphs_keep_patches();
+  test_code_in_use_keeps_no_patches_for_a_graph();
   test_launches_of_modules_without_patches_have_no_slot();
+  test_code_is_not_changed_while_other_streams_may_run_it();
+  test_a_launch_is_not_kept_waiting();
+  test_threads_do_not_wait_for_each_other();
+  test_launches_wait_while_code_changes();
   test_patches_stay_while_other_streams_may_need_them();
   test_patches_stay_until_a_launch_is_in_its_stream();
   test_threads_patch_and_remove_at_once();
