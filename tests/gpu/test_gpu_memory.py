@@ -72,7 +72,9 @@ class Measured:
         with pl.Config(tbl_rows=60, tbl_cols=30, tbl_width_chars=250, fmt_str_lengths=120):
             tables = {
                 "loss": self.table("loss").select("source", "table", "records", "cause"),
-                "build": self.table("build").group_by("log").len(),
+                "build": self.table("build")
+                .group_by("log")
+                .agg(pl.len(), took_ms=(pl.col("end_ns") - pl.col("start_ns")).sum() / 1e6),
                 "kernel": self.table("kernel").group_by("name", "grid_x", "block_x").len(),
                 "alloc": self.table("alloc").select("action", "object_id", "address", "bytes", "kind", "allocator"),
                 "access_object": self.objects().head(60),

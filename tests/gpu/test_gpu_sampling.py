@@ -48,19 +48,36 @@ def check_measured(run: Measured, kernel: str, expected: list[int]) -> None:
     run.check(sites["site_id"].n_unique() == (2 if expected else 0))
 
 
+def lost(run: Measured) -> int:
+    """Return how many launches were to be measured, and could not be."""
+    losses = run.table("loss").filter(pl.col("table") == "access_object")
+    return int(losses["records"].sum())
+
+
 def logs(run: Measured) -> Counter[str]:
     """Return what was done to modules, how often; the kinds of instructions left out."""
     return Counter(text.partition(":")[0] for text in run.table("build")["log"])
 
 
-def test_patches_that_come_and_go_leave_counts_exact(measure: Recorder) -> None:
-    run = measure("cycles", memory="objects,sites", PASTA_SAMPLE="2:2000")
+def patching_ms(run: Measured) -> float:
+    """Return the longest that a patching and a removal took together."""
+    took = run.table("build").select(log="log", ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6)
+    removal = took["log"] == "instrumentation removed"
+    longest = [took.filter(which)["ms"].max() or 0.0 for which in (removal, ~removal)]
+    return float(sum(longest))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["cycles", "cycles_in_a_stream"])
+def test_patches_that_come_and_go_leave_counts_exact(measure: Recorder, mode: str) -> None:
+    run = measure(mode, memory="objects,sites", PASTA_SAMPLE="2:2000")
     check_measured(run, "increment", sampled(5000, 2, 2000))
     check_measured(run, "late", [0])  # it runs for the first time when the patches of its module are gone
     done = logs(run)
     run.check(done["instrumented"] == 1)
     # Before the launch of `late`, after it, and after the last that is measured; before `late` and both increments.
-    run.check(done["instrumentation removed"] >= 2 and done["instrumented again"] >= 2)
+    # 998 launches are left out between two of these: patches stay as long as 0.1 ms for each would not pay for it.
+    if patching_ms(run) < 99:
+        run.check(done["instrumentation removed"] >= 2 and done["instrumented again"] >= 2)
 
 
 def test_only_modules_with_selected_kernels_are_patched(measure: Recorder) -> None:
@@ -70,17 +87,35 @@ def test_only_modules_with_selected_kernels_are_patched(measure: Recorder) -> No
     run.check(logs(run) == {"instrumented": 1})
 
 
-def test_a_module_is_patched_while_a_kernel_of_it_runs(measure: Recorder) -> None:
+def test_a_module_is_not_patched_while_a_kernel_of_it_runs(measure: Recorder) -> None:
     run = measure("beside", memory="objects,sites", PASTA_KERNELS="^increment")
-    check_measured(run, "increment", list(range(10)))
-    print(f"patched {run.result.stdout.strip()} the kernel that runs")  # -s shows whether patching waits for it
+    check_measured(run, "increment", list(range(10, 20)))
+    run.check(lost(run) == 10)
+
+
+def test_a_launch_waits_for_a_limited_time(measure: Recorder) -> None:
+    run = measure("behind", memory="objects,sites", PASTA_KERNELS="^increment")
+    check_measured(run, "increment", list(range(1, 11)))
+    run.check(lost(run) == 1)
+    run.check(run.table("loss")["cause"].str.contains("waiting for them took too long").any())
 
 
 def test_graphs_run_patched_code(measure: Recorder) -> None:
     run = measure("graph", memory="objects,sites", PASTA_SAMPLE="2:2000")
     check_measured(run, "increment", sampled(3000, 2, 2000))
     check_measured(run, "late", [0, 1])
-    run.check(logs(run)["instrumentation removed"] == 1)  # before the graph was made, and not after
+    done = logs(run)
+    run.check(done["instrumentation removed"] == done["instrumented again"] <= 1)  # before the graph was made
+    if patching_ms(run) < 99:
+        run.check(done["instrumentation removed"] == 1)
+
+
+def test_a_graph_of_code_that_may_be_running(measure: Recorder) -> None:
+    """It gets no patches then: what was to be measured is lost."""
+    run = measure("graph_at_once", memory="objects", PASTA_SAMPLE="2:2000")
+    found = run.table("access_object")
+    run.check(set(found.select("loads", "stores").rows()) == {(N, N)})
+    run.check(found["launch_id"].n_unique() + lost(run) == len(sampled(3000, 2, 2000)) + 2)
 
 
 def test_threads_share_a_sampled_kernel(measure: Recorder) -> None:
@@ -88,4 +123,4 @@ def test_threads_share_a_sampled_kernel(measure: Recorder) -> None:
     rows = run.table("access_object").group_by("launch_id").agg(pl.col("loads", "stores").sum())
     run.check(run.table("kernel").height == 6000)
     run.check(rows.rows() and {row[1:] for row in rows.rows()} == {(N, N)})
-    run.check(rows.height == len(sampled(6000, 3, 500)))
+    run.check(rows.height + lost(run) == len(sampled(6000, 3, 500)))

@@ -11,6 +11,11 @@
 __global__ void increment(float* values) { values[blockIdx.x * blockDim.x + threadIdx.x] += 1; }
 __global__ void late(float* values) { values[blockIdx.x * blockDim.x + threadIdx.x] += 1; }
 
+__global__ void wait_for_the_host(volatile int* flag) {
+  while (*flag == 0) {
+  }
+}
+
 // Runs for long, and touches memory all the time.
 __global__ void busy(volatile unsigned* count, unsigned times) {
   for (unsigned i = 0; i < times; ++i) *count = *count + 1;
@@ -45,12 +50,20 @@ class Values {
   int increments_ = 0;
 };
 
-void cycles() {
+void launch_cycles(cudaStream_t stream) {
   Values values;
-  values.launch(increment, 3000);
-  values.launch(late, 1);
-  values.launch(increment, 2000);
+  values.launch(increment, 3000, stream);
+  values.launch(late, 1, stream);
+  values.launch(increment, 2000, stream);
   values.check();
+}
+
+void cycles() { launch_cycles(nullptr); }
+
+void cycles_in_a_stream() {
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  launch_cycles(stream);
 }
 
 void two_modules() {
@@ -59,7 +72,8 @@ void two_modules() {
   values.check();
 }
 
-// Increments while a kernel of the same module runs in another stream. All are loaded before: that could wait.
+// Ten increments while a kernel of the same module runs in another stream, and ten when it was waited for. All are loaded
+// before: that could wait.
 void beside_a_kernel() {
   constexpr unsigned kTimes = 400'000;
   Values values;
@@ -72,21 +86,42 @@ void beside_a_kernel() {
   for (cudaStream_t& stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK(cudaDeviceSynchronize());
   busy<<<1, 1, 0, streams[0]>>>(count, kTimes);
-  values.launch(increment, 1, streams[1]);
-  std::printf("%s\n", cudaStreamQuery(streams[0]) == cudaErrorNotReady ? "beside" : "after");
-  values.launch(increment, 9, streams[1]);
+  values.launch(increment, 10, streams[1]);
+  CHECK(cudaStreamSynchronize(streams[0]));
+  values.launch(increment, 10, streams[1]);
   values.check();
   unsigned found = 0;
   CHECK(cudaMemcpy(&found, count, sizeof(found), cudaMemcpyDeviceToHost));
   if (found != kTimes) std::exit(1);
 }
 
-// A graph of one node, made when the patches of its module are gone, and launches before and after.
-void graph() {
+// An increment behind a kernel of its module that ends when the program goes on, and ten later ones.
+void behind_a_kernel() {
+  Values values;
+  volatile int* flag = nullptr;
+  CHECK(cudaMallocHost(const_cast<int**>(&flag), sizeof(*flag)));
+  *flag = 0;
+  cudaFuncAttributes attributes;
+  CHECK(cudaFuncGetAttributes(&attributes, increment));
+  CHECK(cudaFuncGetAttributes(&attributes, wait_for_the_host));
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  wait_for_the_host<<<1, 1, 0, stream>>>(flag);
+  values.launch(increment, 1, stream);
+  *flag = 1;
+  CHECK(cudaStreamSynchronize(stream));
+  values.launch(increment, 10, stream);
+  values.check();
+}
+
+// A graph of one node, made when the patches of its module are gone, and launches before and after. `waits`: for those
+// before, until the graph is made.
+void launch_graph(bool waits) {
   Values values;
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   values.launch(increment, 1000, stream);
+  if (waits) CHECK(cudaStreamSynchronize(stream));
   cudaGraph_t graph;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   values.launch(late, 1, stream);
@@ -98,6 +133,9 @@ void graph() {
   values.launch(increment, 2000, stream);
   values.check();
 }
+
+void graph() { launch_graph(true); }
+void graph_at_once() { launch_graph(false); }
 
 void threads() {
   std::vector<std::thread> workers;
@@ -121,8 +159,14 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)();
   };
-  const Mode modes[] = {{"cycles", cycles}, {"two_modules", two_modules}, {"beside", beside_a_kernel},
-                        {"graph", graph},   {"threads", threads}};
+  const Mode modes[] = {{"cycles", cycles},
+                        {"cycles_in_a_stream", cycles_in_a_stream},
+                        {"two_modules", two_modules},
+                        {"beside", beside_a_kernel},
+                        {"behind", behind_a_kernel},
+                        {"graph", graph},
+                        {"graph_at_once", graph_at_once},
+                        {"threads", threads}};
   for (const Mode& mode : modes) {
     if (argc < 2 || std::strcmp(argv[1], mode.name) != 0) continue;
     mode.run();
