@@ -13,21 +13,21 @@ constexpr std::chrono::microseconds kMostAsleep{100};
 
 }  // namespace
 
-uint8_t* Fences::take(CUcontext context) {
-  const auto one = [&]() -> uint8_t* {
-    std::lock_guard lock(mutex_);
-    std::vector<uint8_t*>& free = free_[context];
-    if (free.empty()) return nullptr;
-    uint8_t* const byte = free.back();
-    free.pop_back();
-    return byte;
-  };
-  if (uint8_t* const byte = one()) return byte;
+void Fences::prepare(CUcontext context) {
   void* memory = nullptr;
-  if (library().call.sanitizerAllocHost(context, &memory, kBytes) != SANITIZER_SUCCESS) return nullptr;
+  if (library().call.sanitizerAllocHost(context, &memory, kBytes) != SANITIZER_SUCCESS) return;
   std::lock_guard lock(mutex_);
-  for (size_t at = kApart; at < kBytes; at += kApart) free_[context].push_back(static_cast<uint8_t*>(memory) + at);
-  return static_cast<uint8_t*>(memory);
+  std::vector<uint8_t*>& free = free_[context];
+  for (size_t at = 0; at < kBytes; at += kApart) free.push_back(static_cast<uint8_t*>(memory) + at);
+}
+
+uint8_t* Fences::take(CUcontext context) {
+  std::lock_guard lock(mutex_);
+  const auto free = free_.find(context);
+  if (free == free_.end() || free->second.empty()) return nullptr;
+  uint8_t* const byte = free->second.back();
+  free->second.pop_back();
+  return byte;
 }
 
 bool Fences::wait(CUcontext context, Sanitizer_StreamHandle stream, std::chrono::nanoseconds patience) {

@@ -14,6 +14,8 @@ namespace pasta::sanitizer {
 
 class Fences {
  public:
+  // Allocates what waiting takes: later, an allocation might itself wait for the device.
+  void prepare(CUcontext context);
   // Whether all that was in the stream has run. The stream itself says so: it fills a byte of host memory.
   bool wait(CUcontext context, Sanitizer_StreamHandle stream, std::chrono::nanoseconds patience);
   void forget(CUcontext context);

@@ -237,7 +237,7 @@ ModuleUse Instrumenter::use(const Known& module) {
   });
 }
 
-// The patches are loaded with a context's first module: later that might have to wait for kernels that run.
+// What patching takes is there from a context's first module on: later that might have to wait for kernels that run.
 void Instrumenter::loaded(CUcontext context, CUmodule handle) {
   Lock lock(mutex_);
   modules_.erase(handle);  // the end of an earlier module at this address was not seen
@@ -249,7 +249,10 @@ void Instrumenter::loaded(CUcontext context, CUmodule handle) {
   } else if (now) {
     patch(lock, module);
   } else {
-    change(lock, module, [&] { add_patches(context); });
+    change(lock, module, [&] {
+      add_patches(context);
+      fences_.prepare(context);
+    });
   }
 }
 

@@ -274,6 +274,7 @@ void test_code_is_not_changed_while_other_streams_may_run_it() {
 void test_a_launch_is_not_kept_waiting() {
   recorded({}, 0, [] {
     Instrumenter instrumenter(Selection::from_environment(), true, kPatience);
+    instrumenter.loaded(kContext, module_handle(1));
     const auto begin = [&](fake::Stream in, bool measured) {
       instrumenter.begin(kContext, module_handle(1), in, false, measured);
       return measured;
@@ -294,6 +295,7 @@ void test_a_launch_is_not_kept_waiting() {
 void test_threads_do_not_wait_for_each_other() {
   recorded({}, 0, [] {
     Instrumenter instrumenter(Selection::from_environment(), true, kPatience);
+    instrumenter.loaded(kContext, module_handle(1));
     std::mutex driver;
     std::atomic<bool> held{false}, patches{false};
     fake::g_gpu.while_patching = [&] {
