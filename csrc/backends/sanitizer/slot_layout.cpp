@@ -24,6 +24,7 @@ SlotLayout SlotLayout::of(const Cuts& cuts, uint32_t features, size_t trace_byte
   SlotLayout layout;
   layout.features = features;
   layout.full = (features & (nvidia::kSites | nvidia::kBlocks | nvidia::kTrace)) != 0;
+  if (!cuts.ranges.empty()) layout.begin = cuts.ranges.front().begin, layout.end = cuts.ranges.back().end;
   layout.range_count = static_cast<uint32_t>(stepped(cuts.ranges.size(), kLeastRanges));
   layout.tensor_map_capacity = kTensorMapCapacity;
   layout.site_capacity = layout.full ? kSiteCapacity : 0;
@@ -59,6 +60,7 @@ SlotLayout SlotLayout::of(const Cuts& cuts, uint32_t features, size_t trace_byte
 nvidia::SlotHeader SlotLayout::header(const SlotParts& slot, const nvidia::Range* ranges) const {
   nvidia::SlotHeader result{};
   result.ranges = ranges;
+  result.begin = begin, result.end = end;
   result.totals = reinterpret_cast<nvidia::Totals*>(slot.front + totals);
   result.objects = reinterpret_cast<nvidia::ObjectCounters*>(slot.objects);
   result.pages = reinterpret_cast<uint32_t*>(slot.marks + pages);

@@ -38,6 +38,7 @@ struct SlotLayout {
   size_t live = 0, quick_counters = 0, quick_keys = 0, totals = 0;
   size_t pages = 0, blocks = 0;
   size_t hot = 0, tensor_maps = 0, sites = 0;
+  uint64_t begin = 0, end = 0;  // of all ranges together
   uint32_t range_count = 0, hot_capacity = 0, tensor_map_capacity = 0, site_capacity = 0, trace_capacity = 0;
   uint32_t features = 0;
   bool full = false;  // which patches: full ones, or those for objects alone

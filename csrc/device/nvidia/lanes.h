@@ -103,11 +103,18 @@ PASTA_DEVICE Four glance_four(const void* at) {
   const uint4 words = __ldca(static_cast<const uint4*>(at));
   return {words.x, words.y, words.z, words.w};
 }
+// Likewise from L2.
+PASTA_DEVICE Pair peek_pair(const void* at) {
+  const uint2 words = __ldcg(static_cast<const uint2*>(at));
+  return {words.x, words.y};
+}
+PASTA_DEVICE Four peek_four(const void* at) {
+  const uint4 words = __ldcg(static_cast<const uint4*>(at));
+  return {words.x, words.y, words.z, words.w};
+}
 PASTA_DEVICE void write_four(void* at, const Four& words) {
   __stcg(static_cast<uint4*>(at), make_uint4(words.x, words.y, words.z, words.w));
 }
-// What this lane wrote is seen by whoever sees what it writes next.
-PASTA_DEVICE void publish() { __threadfence(); }
 
 #else
 
@@ -160,8 +167,9 @@ inline Four glance_four(const void* at) {
   const auto* const words = static_cast<const uint32_t*>(at);
   return {words[0], words[1], words[2], words[3]};
 }
+inline Pair peek_pair(const void* at) { return glance_pair(at); }
+inline Four peek_four(const void* at) { return glance_four(at); }
 inline void write_four(void* at, const Four& words) { std::memcpy(at, &words, sizeof(words)); }
-inline void publish() {}
 
 #endif
 

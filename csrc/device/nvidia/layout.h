@@ -139,6 +139,7 @@ enum Features : uint32_t {
 
 struct SlotHeader {
   const Range* ranges;
+  uint64_t begin, end;  // of all ranges together
   Totals* totals;
   ObjectCounters* objects;
   uint32_t* pages;
@@ -153,13 +154,13 @@ struct SlotHeader {
   uint32_t trace_capacity;                                    // records
   uint32_t features;
 };
-static_assert(sizeof(SlotHeader) == 104);
+static_assert(sizeof(SlotHeader) == 120);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
 // Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of
 // replicas, one for each kReplicas-th multiprocessor. Full patches: by instruction as well, for full warps, a row by
 // the sectors that they need.
-inline constexpr uint32_t kHints = 128;
+inline constexpr uint32_t kHints = 512;  // instructions so many apart share one
 inline constexpr uint32_t kReplicas = 8;
 struct Quick {
   uint32_t keys, row;  // powers of two

@@ -43,7 +43,8 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, 
     return;
   }
   const uint32_t low = static_cast<uint32_t>(address);
-  touch<kFull>(slot, index, static_cast<uint32_t>(address >> kPageShift) + page_bias(slot, range), low, low + bytes - 1);
+  const uint32_t page = static_cast<uint32_t>(address >> kPageShift) + page_bias(slot, range);
+  touch<kFull>(slot, index, page, low, low + bytes - 1);
 }
 
 // By one lane for those that access one object.
@@ -65,45 +66,44 @@ PASTA_DEVICE void count_blocks(const SlotHeader& slot, uint32_t group, uint32_t 
   if (lanes::rank(peers) == 0) count_block(slot, block, lanes::count(peers));
 }
 
-// By one lane: the quick counter of a key, and word of it for the instruction's next execution. kNone: no room. Where
-// patches are not full the pc is its low half.
-inline constexpr uint32_t kNone = UINT32_MAX;
+// By one lane for its warp: what the instruction's next execution, or this one again, needs to be counted quickly, if
+// the quick way counts it and there is room. `shape` and `counter` are of the access. Where patches are not full the pc
+// is its low half.
 template <bool kFull>
-PASTA_DEVICE uint32_t quick_place(const SlotHeader& slot, uint64_t pc, uint32_t shape, uint32_t index,
-                                  uint32_t counter) {
-  Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
-  const lanes::Four present = lanes::glance_four(hint);
-  const uint32_t what = kFull ? full_shape(shape, pc) : shape, pc_low = static_cast<uint32_t>(pc >> 4);
-  if ((present.x == what) & (present.y >> 16 == index) & (present.z == pc_low)) return present.y & 0xffff;
+PASTA_DEVICE void leave_hint(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape, uint32_t counter) {
+  const uint32_t index = last_beginning_below(slot.ranges, slot.range_count, address);
+  if (index == slot.range_count || !has_quick_key(pc, index, address)) return;
   const Range range = slot.ranges[index];
-  if (range.page_word == kUntracked || !has_quick_key(pc, index, range.begin)) return kNone;
+  if (address >= range.end || range.page_word == kUntracked) return;
   const uint64_t key = quick_key(kFull ? pc : 0, index, counter);
   const uint32_t place = find_key(slot.quick_keys, At<kFull>::kQuick.keys, key, kHotProbes);
-  if (place == kNone) return kNone;
-  lanes::write_four(hint, {what, index << 16 | place, pc_low, 0});
+  if (place == UINT32_MAX) return;
+  Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+  const uint32_t what = kFull ? full_shape(shape, pc) : shape;
+  lanes::write_four(hint, {what, index << 16 | place, static_cast<uint32_t>(pc >> 4), 0});
   lanes::write_four(&hint->begin,
                     {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end - range.begin - 1),
                      page_bias(slot, range), place_of(index, range.begin)});
-  return place;
 }
 
-// Objects alone. Each lane of `active` accesses `bytes` (a size class) at its own `address`.
-PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active, uint32_t pc_low, uint64_t address,
-                                        uint32_t bytes, uint32_t shape, AccessKind kind) {
-  const uint32_t counter = counter_of(kind, bytes), guess = hinted_range(slot, pc_low);
+// Of the lanes of `group` none accesses an object.
+PASTA_DEVICE void count_outside(const SlotHeader& slot, uint32_t group, uint32_t bytes, AccessKind kind) {
+  if (lanes::rank(group) == 0) count_lanes(slot, slot.range_count, counter_of(kind, bytes), lanes::count(group));
+}
+
+// Objects alone, whatever they are. Each lane of `active` accesses `bytes` (a size class) at its own `address`.
+PASTA_DEVICE void reduce_objects_slowly(const SlotHeader& slot, uint32_t active, uint64_t address, uint32_t bytes,
+                                        AccessKind kind) {
   // One round for each object, or gap between objects, that the warp touches: nearly always one round.
   for (uint32_t pending = active; pending != 0;) {
-    const Found found = find_range(slot, guess, lanes::broadcast(active, address, lanes::first(pending)));
+    const uint64_t first = lanes::broadcast(active, address, lanes::first(pending));
+    const Found found = find_range(slot.ranges, slot.range_count, first);
     const bool member = address >= found.begin && address < found.end;
     const uint32_t group = lanes::ballot(active, member);
     pending &= (pending - 1) & ~group;  // without the leader whatever the table says: a patch must end
     if (!member) continue;
-    const bool known = found.index != slot.range_count;
-    if (known) touch<false>(slot, group, found.index, address, bytes);
-    if (lanes::rank(group) != 0) continue;
-    const uint32_t place = known ? quick_place<false>(slot, pc_low, shape, found.index, counter) : kNone;
-    if (place == kNone) count_lanes(slot, found.index, counter, lanes::count(group));
-    else lanes::add(quick_counter<false>(slot, place, lanes::multiprocessor() % kReplicas), lanes::count(group));
+    if (found.index != slot.range_count) touch<false>(slot, group, found.index, address, bytes);
+    if (lanes::rank(group) == 0) count_lanes(slot, found.index, counter_of(kind, bytes), lanes::count(group));
   }
 }
 

@@ -33,26 +33,18 @@ PASTA_DEVICE bool leads(uint32_t active) { return lanes::index() == lanes::first
 
 constexpr uint32_t kRead = SANITIZER_MEMORY_DEVICE_FLAG_READ;
 
-// The rare ways, for what the quick way has not counted in any lane of `active`.
-PASTA_DEVICE_APART void objects_slowly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
-                                       uint32_t flags, uint32_t active) {
-  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  reduce_objects_slowly(slot, active, pc_low, address, bytes, shape_of(flags, bytes), kind_of(flags));
+template <Depth kDepth>
+constexpr bool kFull = kDepth != Depth::objects;
+// Patches for objects alone do with the low half of a pc.
+template <Depth kDepth>
+using Pc = std::conditional_t<kFull<kDepth>, uint64_t, uint32_t>;
+
+template <Depth kDepth>
+PASTA_DEVICE_APART void leave_hint_apart(const SlotHeader& slot, Pc<kDepth> pc, uint64_t address, uint32_t shape,
+                                         uint32_t counter) {
+  leave_hint<kFull<kDepth>>(slot, pc, address, shape, counter);
 }
-PASTA_DEVICE_APART void all_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                   uint32_t flags, uint32_t active) {
-  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  reduce_all_slowly(slot, active, pc, address, bytes, shape_of(flags, bytes), kind_of(flags));
-}
-PASTA_DEVICE_APART void touched_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                       uint32_t flags, uint32_t active, uint32_t index) {
-  reduce_touched(slot, active, pc, address, bytes, kind_of(flags), index);
-}
-PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
-                             uint32_t active, MemorySpace space) {
-  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  trace_warp(slot, active, pc, space, address, bytes, kind_of(flags));
-}
+
 // cp.async, whose lanes may differ in what they read: calls of(lanes, bytes) in those of one size, for each size.
 template <class Of>
 PASTA_DEVICE void by_size(uint32_t active, uint32_t bytes, const Of& of) {
@@ -63,14 +55,85 @@ PASTA_DEVICE void by_size(uint32_t active, uint32_t bytes, const Of& of) {
     if (bytes == size) of(group, size);
   }
 }
-template <Depth kDepth>
-PASTA_DEVICE_APART void copies_slowly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                      uint32_t active) {
-  by_size(active, bytes, [&](uint32_t group, uint32_t size) {
-    const uint32_t shape = shape_of(kRead, size);
-    if (kDepth == Depth::objects) reduce_objects_slowly(slot, group, static_cast<uint32_t>(pc), address, size, shape, AccessKind::load);
-    else reduce_all_slowly(slot, group, pc, address, size, shape, AccessKind::load);
-  });
+
+// What the quick way does not count. All sizes are the same unless `kSizes`.
+template <Depth kDepth, bool kSizes>
+PASTA_DEVICE_APART void reduce_apart(const SlotHeader& slot, Pc<kDepth> pc, uint64_t address, uint32_t bytes,
+                                     uint32_t flags, uint32_t active) {
+  const auto reduce = [&](uint32_t group, uint32_t size) {
+    if constexpr (kFull<kDepth>) reduce_all_slowly(slot, group, pc, address, size, kind_of(flags));
+    else reduce_objects_slowly(slot, group, address, size, kind_of(flags));
+  };
+  if constexpr (kSizes) by_size(active, bytes, reduce);
+  else reduce(active, bytes);
+}
+PASTA_DEVICE_APART void reduce_touched_apart(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                             uint32_t flags, uint32_t active, uint32_t index) {
+  reduce_touched(slot, active, pc, address, bytes, kind_of(flags), index);
+}
+
+template <bool kSizes>
+PASTA_DEVICE_APART void count_outside_apart(const SlotHeader& slot, uint32_t bytes, uint32_t flags) {
+  const auto count = [&](uint32_t group, uint32_t size) { count_outside(slot, group, size, kind_of(flags)); };
+  if constexpr (kSizes) by_size(lanes::active(), bytes, count);
+  else count(lanes::active(), bytes);
+}
+
+// What the quick way has not counted: counted with a new hint, or slowly. For objects alone lanes go their own ways;
+// an instruction is counted for its warp, all of `active`.
+template <bool kSizes>
+PASTA_DEVICE_APART void count_objects_again(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
+                                            uint32_t flags) {
+  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
+  if (is_outside(slot, address)) return count_outside_apart<kSizes>(slot, bytes, flags);
+  const uint32_t shape = shape_of(flags, bytes);
+  if (leads(lanes::active())) {
+    leave_hint_apart<Depth::objects>(slot, pc_low, address, shape, counter_of(kind_of(flags), bytes));
+  }
+  if (count_objects_quickly<true>(slot, pc_low, address, bytes, shape)) return;
+  reduce_apart<Depth::objects, kSizes>(slot, pc_low, address, bytes, flags, lanes::active());
+}
+template <Depth kDepth, bool kSizes>
+PASTA_DEVICE_APART void count_all_again(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                        uint32_t flags, uint32_t active) {
+  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
+  const uint32_t shape = shape_of(flags, bytes);
+  if (lanes::ballot(active, is_outside(slot, address)) == 0) {
+    if (leads(active)) leave_hint_apart<kDepth>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
+    uint32_t again, index;
+    switch (count_all_quickly<true>(slot, pc, address, bytes, shape, again, index)) {
+      case Outcome::counted: return;
+      case Outcome::touched: return reduce_touched_apart(slot, pc, address, bytes, flags, again, index);
+      case Outcome::unknown: active = again; break;
+    }
+  }
+  reduce_apart<kDepth, kSizes>(slot, pc, address, bytes, flags, active);
+}
+
+// Counts an access. All sizes are the same unless `kSizes`.
+template <bool kSizes>
+PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
+  const uint32_t pc_low = static_cast<uint32_t>(pc);
+  if (count_objects_quickly(slot, pc_low, address, bytes, shape_of(flags, bytes))) return;
+  count_objects_again<kSizes>(slot, pc_low, address, bytes, flags);
+}
+// Likewise. Returns the lanes that took part.
+template <Depth kDepth, bool kSizes>
+PASTA_DEVICE uint32_t count_all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                uint32_t flags) {
+  uint32_t active, index;
+  switch (count_all_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active, index)) {
+    case Outcome::counted: break;
+    case Outcome::touched: reduce_touched_apart(slot, pc, address, bytes, flags, active, index); break;
+    case Outcome::unknown: count_all_again<kDepth, kSizes>(slot, pc, address, bytes, flags, active); break;
+  }
+  return active;
+}
+
+PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
+                             uint32_t active, MemorySpace space) {
+  if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
+  trace_warp(slot, active, pc, space, address, bytes, kind_of(flags));
 }
 PASTA_DEVICE_APART void keep_copies(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                     uint32_t active) {
@@ -79,32 +142,15 @@ PASTA_DEVICE_APART void keep_copies(const SlotHeader& slot, uint64_t pc, uint64_
   });
 }
 
-// Counts an access: quickly, or what is left of it, or by `slowly`. Returns the lanes that took part.
-template <Depth kDepth, class Slowly>
-PASTA_DEVICE uint32_t count(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
-                            const Slowly& slowly) {
-  const uint32_t shape = shape_of(flags, bytes);
-  uint32_t active, index;
-  if (kDepth == Depth::objects) {
-    if (!count_objects_quickly(slot, static_cast<uint32_t>(pc), address, bytes, shape, active)) slowly(active);
-    return active;
-  }
-  switch (count_all_quickly(slot, pc, address, bytes, shape, active, index)) {
-    case Outcome::counted: break;
-    case Outcome::touched: touched_slowly(slot, pc, address, bytes, flags, active, index); break;
-    case Outcome::unknown: slowly(active); break;
-  }
-  return active;
-}
-
 // Each active lane accesses `bytes` (a size class) at its own `address`.
 template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
-  const uint32_t active = count<kDepth>(slot, pc, address, bytes, flags, [&](uint32_t lanes) {
-    if (kDepth == Depth::objects) objects_slowly(slot, static_cast<uint32_t>(pc), address, bytes, flags, lanes);
-    else all_slowly(slot, pc, address, bytes, flags, lanes);
-  });
-  if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
+  if constexpr (kFull<kDepth>) {
+    const uint32_t active = count_all<kDepth, false>(slot, pc, address, bytes, flags);
+    if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
+  } else {
+    count_objects<false>(slot, pc, address, bytes, flags);
+  }
 }
 
 // Consecutive bytes, of any number, by one lane.
@@ -132,10 +178,12 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
     on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
     return;
   }
-  const uint32_t active = count<kDepth>(slot, pc, address, moved, kRead, [&](uint32_t lanes) {
-    copies_slowly<kDepth>(slot, pc, address, moved, lanes);
-  });
-  if (kDepth == Depth::trace) keep_copies(slot, pc, address, moved, active);
+  if constexpr (kFull<kDepth>) {
+    const uint32_t active = count_all<kDepth, true>(slot, pc, address, moved, kRead);
+    if (kDepth == Depth::trace) keep_copies(slot, pc, address, moved, active);
+  } else {
+    count_objects<true>(slot, pc, address, moved, kRead);
+  }
 }
 
 template <Depth kDepth>

@@ -1,11 +1,12 @@
 // The usual way of an access: no more than it takes to see that its instruction does what it did before, with as few
 // registers as a patch has, from L1; then additions and maxima, for which nobody waits.
 //
-// An instruction mostly does the same to the same range as the last time, which its Hint tells: the rest, which range
-// holds the address and which counter counts, is the slow way's. What L1 remembers of pages and of the first and last
-// byte may be behind: what only grows has at least grown this far. So what L1 does not know is said again, whoever said
-// it before: the atomic makes L1 look again. A round trip for each would be dear where a kernel's warps all begin at once
-// and stream through memory: half of their accesses touch a page that L1 does not know.
+// An instruction mostly does the same to the same range as the last time, which its Hint tells; where it does not, one
+// lane looks up which range holds the address and which counter counts, leaves that as a hint, and the warp tries again.
+// What L1 remembers of pages and of the first and last byte may be behind: what only grows has at least grown this far.
+// So what L1 does not know is said again, whoever said it before: the atomic makes L1 look again. A round trip for each
+// would be dear where a kernel's warps all begin at once and stream through memory: half of their accesses touch a page
+// that L1 does not know.
 #pragma once
 
 #include "device/nvidia/lanes.h"
@@ -87,55 +88,58 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, u
   }
 }
 
-// Whether the halves of a hint, of which `where` and `range` are words, are of one writer and the range holds the address.
+// Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and the range holds `address`.
 PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t address) {
   return (range.w == place_of(where >> 16, address)) & (static_cast<uint32_t>(address) - range.x <= range.y);
 }
 
-// Objects alone. False: nothing was counted, for any lane of `active`, which is set.
+// Objects alone, by each lane. False: nothing was counted. `kAgain`: the hint was just left.
+template <bool kAgain = false>
 PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
-                                        uint32_t shape, uint32_t& active) {
+                                        uint32_t shape) {
   const Hint* const hint = hint_of(slot, pc_low);
-  const lanes::Pair what = lanes::glance_pair(hint);  // shape and where
-  const lanes::Four range = lanes::glance_four(&hint->begin);
-  const bool known = (what.x == shape) & is_in(range, what.y, address);
-  active = lanes::active();
-  if (!lanes::all(active, known)) return false;
-  const uint32_t low = static_cast<uint32_t>(address);
+  const lanes::Pair what = kAgain ? lanes::peek_pair(hint) : lanes::glance_pair(hint);  // shape and where
+  const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
+  if (!((what.x == shape) & is_in(range, what.y, address))) return false;
+  const uint32_t group = lanes::active(), low = static_cast<uint32_t>(address);
   touch<false>(slot, what.y >> 16, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
-  if (lanes::rank(active) == 0) {
-    lanes::add(quick_counter<false>(slot, what.y & 0xffff, lanes::multiprocessor() % kReplicas), lanes::count(active));
+  if (lanes::rank(group) == 0) {
+    lanes::add(quick_counter<false>(slot, what.y & 0xffff, lanes::multiprocessor() % kReplicas), lanes::count(group));
   }
   return true;
 }
 
 enum class Outcome { counted, touched, unknown };
 
-// Objects, blocks and sites. Counts full warps within one block; of others it at most says what they touch, all in range
-// `index`. The outcome is that of all lanes of `active`, which is set.
+// Objects, blocks and sites. Counts full warps within one block; of others it at most says what they touch, all in
+// range `index`. The outcome is that of all lanes of `active`, which is set.
+template <bool kAgain = false>
 PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
                                        uint32_t shape, uint32_t& active, uint32_t& index) {
   constexpr uint32_t kAll = 0xffffffff;
   const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
-  const lanes::Four what = lanes::glance_four(hint), range = lanes::glance_four(&hint->begin);
+  const lanes::Four what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
+  const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
   const bool known = (what.x == full_shape(shape, pc)) & (what.z == static_cast<uint32_t>(pc >> 4)) &
                      is_in(range, what.y, address);
   index = what.y >> 16;
   active = lanes::active();
   if (!lanes::all(active, known)) return Outcome::unknown;
   const uint32_t low = static_cast<uint32_t>(address);
-  touch<true>(slot, index, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
-  if (active != kAll) return Outcome::touched;
   const uint32_t first_block = lanes::glance(&slot.ranges[index].first_block);
   const bool in_blocks = first_block != kUntracked;
   const uint32_t block = (low - range.x) >> kBlockShift;
-  if (in_blocks && !lanes::all(kAll, block == lanes::broadcast(kAll, block, 0))) return Outcome::touched;
-  const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
-  const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));
-  const uint32_t lane = lanes::index();
-  if (lane == 0) lanes::add(quick_counter<true>(slot, what.y & 0xffff, sectors - 1), 1);
-  if (lane == 1 && in_blocks) lanes::add(slot.blocks + first_block + block, 32);
-  return Outcome::counted;
+  const bool counted =
+      active == kAll && (!in_blocks || lanes::all(kAll, block == lanes::broadcast(kAll, block, 0)));
+  if (counted) {
+    const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
+    const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));
+    const uint32_t lane = lanes::index();
+    if (lane == 0) lanes::add(quick_counter<true>(slot, what.y & 0xffff, sectors - 1), 1);
+    if (lane == 1 && in_blocks) lanes::add(slot.blocks + first_block + block, 32);
+  }
+  touch<true>(slot, index, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
+  return counted ? Outcome::counted : Outcome::touched;
 }
 
 // -- What the slow way leaves for it ---------------------------------------------------------------

@@ -39,4 +39,9 @@ PASTA_DEVICE Found find_range(const SlotHeader& slot, uint32_t guess, uint64_t a
   return find_range(slot.ranges, slot.range_count, address);
 }
 
+// Below or above all ranges: so are most addresses of no object, as of copies that only write zeros.
+PASTA_DEVICE bool is_outside(const SlotHeader& slot, uint64_t address) {
+  return address < slot.begin || address >= slot.end;
+}
+
 }  // namespace pasta::nvidia

@@ -1,4 +1,4 @@
-// What the patches do for one lane of an access, on the CPU: the quick way, and the slow one where that does not count.
+// What the patches do for one lane of an access, on the CPU.
 #pragma once
 
 #include "device/nvidia/full_reducer.h"
@@ -9,22 +9,34 @@ using namespace pasta::nvidia;
 
 inline uint32_t shape(uint32_t bytes, AccessKind kind) { return shape_of(1 + static_cast<uint32_t>(kind), bytes); }
 
-// Whether the quick way counted the last access.
+// Whether the quick way counted the last access, at once.
 inline bool g_quick = false;
 
-inline void objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  uint32_t active;
-  const bool quick = count_objects_quickly(slot, static_cast<uint32_t>(pc), address, bytes, shape(bytes, kind), active);
-  g_quick = quick;
-  if (!quick) reduce_objects_slowly(slot, active, static_cast<uint32_t>(pc), address, bytes, shape(bytes, kind), kind);
+template <bool kFull>
+void hint(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
+  if (lanes::rank(active) == 0) leave_hint<kFull>(slot, pc, address, shape(bytes, kind), counter_of(kind, bytes));
+}
+
+inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, uint32_t bytes, AccessKind kind) {
+  const uint32_t pc = static_cast<uint32_t>(long_pc);
+  g_quick = count_objects_quickly(slot, pc, address, bytes, shape(bytes, kind));
+  if (g_quick) return;
+  if (is_outside(slot, address)) return count_outside(slot, lanes::active(), bytes, kind);
+  hint<false>(slot, lanes::active(), pc, address, bytes, kind);
+  if (count_objects_quickly<true>(slot, pc, address, bytes, shape(bytes, kind))) return;
+  reduce_objects_slowly(slot, lanes::active(), address, bytes, kind);
 }
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   uint32_t active, index;
-  const Outcome outcome = count_all_quickly(slot, pc, address, bytes, shape(bytes, kind), active, index);
+  Outcome outcome = count_all_quickly(slot, pc, address, bytes, shape(bytes, kind), active, index);
   g_quick = outcome == Outcome::counted;
+  if (outcome == Outcome::unknown && lanes::ballot(active, is_outside(slot, address)) == 0) {
+    hint<true>(slot, active, pc, address, bytes, kind);
+    outcome = count_all_quickly<true>(slot, pc, address, bytes, shape(bytes, kind), active, index);
+  }
   if (outcome == Outcome::touched) reduce_touched(slot, active, pc, address, bytes, kind, index);
-  if (outcome == Outcome::unknown) reduce_all_slowly(slot, active, pc, address, bytes, shape(bytes, kind), kind);
+  if (outcome == Outcome::unknown) reduce_all_slowly(slot, active, pc, address, bytes, kind);
 }
 
 }  // namespace patched
