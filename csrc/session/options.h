@@ -51,7 +51,7 @@ struct Options {
 
 // --sample N[:K]: of each kernel and size the first N launches are measured, then every K-th.
 struct Sampling {
-  int64_t first = INT64_MAX, every = 100;
+  int64_t first = INT64_MAX, every = 1000;
 
   static Sampling parse(std::string_view text);  // what does not parse keeps its default
   bool leaves_out() const { return first != INT64_MAX; }

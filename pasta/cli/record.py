@@ -185,7 +185,7 @@ def command(
         str | None,
         _option(
             "--sample", env="PASTA_SAMPLE", panel=_MEMORY, metavar="N[:K]",
-            help="Measure the first N launches of each kernel and grid, then every K-th (100).",
+            help="Measure the first N launches of each kernel and grid, then every K-th (1000).",
         ),
     ] = None,
     memory_buffer: Annotated[

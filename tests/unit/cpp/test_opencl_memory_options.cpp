@@ -28,7 +28,7 @@ void test_words() {
 void test_samples() {
   CHECK(MemoryOptions::parse("sites", "", "").sampling.first == INT64_MAX);
   const MemoryOptions first = MemoryOptions::parse("sites", "3", "");
-  CHECK(first.sampling.first == 3 && first.sampling.every == 100);
+  CHECK(first.sampling.first == 3 && first.sampling.every == 1000);
   const MemoryOptions both = MemoryOptions::parse("sites", "2:7", "");
   CHECK(both.sampling.first == 2 && both.sampling.every == 7);
   for (const char* bad : {"x", "-1", "0", ":", "99999999999999999999"}) {
