@@ -160,7 +160,7 @@ inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays a
 // Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of
 // replicas, one for each kReplicas-th multiprocessor. Full patches: by instruction as well, for full warps, a row by
 // the sectors that they need.
-inline constexpr uint32_t kHints = 512;  // instructions so many apart share one
+inline constexpr uint32_t kHints = 256;  // instructions so many apart share one
 inline constexpr uint32_t kReplicas = 8;
 struct Quick {
   uint32_t keys, row;  // powers of two

@@ -102,10 +102,10 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low,
   const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
   if (!((what.x == shape) & is_in(range, what.y, address))) return false;
   const uint32_t group = lanes::active(), low = static_cast<uint32_t>(address);
+  // Now, while the loads of touch() are under way: the multiprocessor's number takes as long.
+  const uint32_t place = (what.y & 0xffff) * kReplicas + lanes::multiprocessor() % kReplicas;
   touch<false>(slot, what.y >> 16, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
-  if (lanes::rank(group) == 0) {
-    lanes::add(quick_counter<false>(slot, what.y & 0xffff, lanes::multiprocessor() % kReplicas), lanes::count(group));
-  }
+  if (lanes::rank(group) == 0) lanes::add(quick_counter<false>(slot, 0, place), lanes::count(group));
   return true;
 }
 
