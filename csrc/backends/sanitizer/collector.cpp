@@ -295,6 +295,7 @@ void Collector::on_stream_destroyed(const void* data) {
   if (library().version >= 13001) handle = static_cast<const Since*>(data)->handle;
   else if (library().version_known) handle = static_cast<const Before*>(data)->handle;
   if (handle == nullptr) return;
+  instrumenter_->stream_destroyed(handle);
   if (const auto launches = known_launches(context)) launches->stream_destroyed(handle);
 }
 

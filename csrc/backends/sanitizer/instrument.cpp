@@ -91,7 +91,7 @@ Instrumenter::Instrumenter(const Selection& selection, bool on_demand, std::chro
 // -- Patching --------------------------------------------------------------------------------------
 
 void Instrumenter::lose_patience() {
-  if (!std::exchange(patient_, false)) return;
+  if (!std::exchange(patient_, false)) return;  // told once
   report_loss("sanitizer", "", kNullI64, "code stays as it is while launches of it may run: waiting for them took too long");
 }
 
@@ -224,17 +224,13 @@ void Instrumenter::adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle
 // With mutex_ held.
 Instrumenter::Known& Instrumenter::known(CUcontext context, CUmodule module) {
   Known& entry = modules_[module];
-  if (entry == nullptr) entry = std::make_shared<Module>(Module{context, module, next_id()});
+  if (entry == nullptr) entry = std::make_shared<Module>(context, module, next_id());
   return entry;
 }
 
-// With mutex_ held.
 ModuleUse Instrumenter::use(const Known& module) {
   ++module->begun;
-  return ModuleUse(module.get(), [this, module](const Module*) {
-    std::lock_guard lock(mutex_);
-    --module->begun;
-  });
+  return ModuleUse(module.get(), [module](const Module*) { --module->begun; });
 }
 
 // What patching takes is there from a context's first module on: later that might have to wait for kernels that run.
@@ -313,6 +309,14 @@ void Instrumenter::context_synchronized(CUcontext context) {
   std::lock_guard lock(mutex_);
   for (const auto& [handle, module] : modules_) {
     if (module->context == context) module->streams.clear();
+  }
+}
+
+void Instrumenter::stream_destroyed(Sanitizer_StreamHandle stream) {
+  if (!on_demand_) return;
+  std::lock_guard lock(mutex_);
+  for (const auto& [handle, module] : modules_) {
+    if (module->streams.erase(stream) != 0) module->streams.insert(nullptr);  // another may get its handle
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include <sanitizer.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -28,17 +29,19 @@ namespace pasta::sanitizer {
 
 // A module, as it is patched now. All but `patchings` belongs to the Instrumenter.
 struct Module {
-  CUcontext context;
-  CUmodule handle;
-  int64_t build_id;
+  Module(CUcontext context, CUmodule handle, int64_t build_id) : context(context), handle(handle), build_id(build_id) {}
+
+  const CUcontext context;
+  const CUmodule handle;
+  const int64_t build_id;
   enum class State { plain, patched, failed } state = State::plain;
   int patchings = 0;  // so far: code may lie elsewhere after each
   bool keeps = false;  // its patches: they could not be removed, or were missed before
   int64_t patch_ns = 0, removal_ns = 0;  // what these took the last time
   int64_t launches = 0;
-  int64_t left_out = 0;  // of these, since the last that was measured
-  int begun = 0;         // of these, and may not be in their stream yet
-  std::set<Sanitizer_StreamHandle> streams{};  // that may still have launches of it
+  int64_t left_out = 0;       // of these, since the last that was measured
+  std::atomic<int> begun{0};  // of these, and may not be in their stream yet
+  std::set<Sanitizer_StreamHandle> streams{};  // that may still have launches of it; null: that is gone
 };
 
 // Held by a launch from its begin until it is in its stream: so long the patches of its module stay as they are.
@@ -61,6 +64,7 @@ class Instrumenter {
 
   void synchronized(Sanitizer_StreamHandle stream);
   void context_synchronized(CUcontext context);
+  void stream_destroyed(Sanitizer_StreamHandle stream);  // what is in it goes on
   void graph_begins();  // one is about to be made
 
  private:
@@ -68,7 +72,7 @@ class Instrumenter {
   using Lock = std::unique_lock<std::mutex>;
 
   Known& known(CUcontext context, CUmodule module);
-  ModuleUse use(const Known& module);
+  static ModuleUse use(const Known& module);
 
   // With mutex_ held, which they release while they wait, or call the library.
   void adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured);

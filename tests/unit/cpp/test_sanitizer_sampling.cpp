@@ -270,6 +270,24 @@ void test_code_is_not_changed_while_other_streams_may_run_it() {
   }, kAny);
 }
 
+// A new stream gets the handle of one that is destroyed before its launches have run.
+void test_a_stream_that_is_gone_may_still_run_code() {
+  recorded({{"PASTA_KERNELS", "^wanted$"}}, 1 + 1, [] {
+    load(1);
+    launch(1, 1, stream(1));
+    auto gone = zeroed<Sanitizer_ResourceStreamData>();
+    gone.context = kContext, gone.hStream = stream(1);
+    callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING, &gone);
+    launch(1, 1, stream(1), "wanted");
+    wait_for(stream(1));
+    CHECK(!module(1).patched);
+    auto all = zeroed<Sanitizer_SynchronizeData>();
+    all.context = kContext;
+    callback(SANITIZER_CB_DOMAIN_SYNCHRONIZE, SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED, &all);
+    launch(1, 1, stream(1), "wanted");
+  }, kAny);
+}
+
 // The kernel before it waits for what the program does after the launch.
 void test_a_launch_is_not_kept_waiting() {
   recorded({}, 0, [] {
@@ -392,6 +410,7 @@ int main() {
   test_code_in_use_keeps_no_patches_for_a_graph();
   test_launches_of_modules_without_patches_have_no_slot();
   test_code_is_not_changed_while_other_streams_may_run_it();
+  test_a_stream_that_is_gone_may_still_run_code();
   test_a_launch_is_not_kept_waiting();
   test_threads_do_not_wait_for_each_other();
   test_launches_wait_while_code_changes();
