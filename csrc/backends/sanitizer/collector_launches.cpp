@@ -88,7 +88,8 @@ void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHand
   if (!measured) return run_without_slot(data, stream, std::move(module), in_graph);
   const std::shared_ptr<Launches> launches = this->launches(data.context);
   uint64_t token = 0;
-  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, *module), stream},
+  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, *module), stream,
+                                       data.function},
                                       token);
   if (slot == nullptr) return run_without_slot(data, stream, std::move(module), in_graph);
   set_slot(data, stream, slot);

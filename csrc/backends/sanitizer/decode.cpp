@@ -77,7 +77,8 @@ class Decoding {
       : slot_(layout.header(slot, snapshot.cuts->ranges.data())),
         quick_(layout.quick()),
         full_(layout.full),
-        quick_counters_(reinterpret_cast<const uint64_t*>(slot.front + layout.quick_counters)),
+        quick_keys_(reinterpret_cast<const uint64_t*>(slot.front + layout.quick().keys_at)),
+        quick_counters_(reinterpret_cast<const uint64_t*>(slot.front + layout.quick().counters_at)),
         live_(reinterpret_cast<const nvidia::Live*>(slot.front + layout.live)),
         snapshot_(snapshot),
         cuts_(*snapshot.cuts),
@@ -114,7 +115,7 @@ class Decoding {
   const nvidia::SlotHeader slot_;
   const nvidia::Quick& quick_;
   const bool full_;
-  const uint64_t* const quick_counters_;
+  const uint64_t *const quick_keys_, *const quick_counters_;
   const nvidia::Live* const live_;
   const Snapshot& snapshot_;
   const Cuts& cuts_;
@@ -175,7 +176,7 @@ void Decoding::add_live() {
 
 void Decoding::add_quick_counters() {
   for (uint32_t place = 0; place < quick_.keys; ++place) {
-    const uint64_t key = slot_.quick_keys[place];
+    const uint64_t key = quick_keys_[place];
     if (key == 0) continue;
     const uint32_t index = nvidia::quick_range(key), counter = nvidia::quick_object_counter(key);
     for (uint32_t i = 0; i < quick_.row; ++i) {

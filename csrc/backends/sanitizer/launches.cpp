@@ -89,12 +89,12 @@ std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const
   return take(table);
 }
 
-Slot Launches::take_slot(const SlotSizes& sizes) {
+Slot Launches::take_slot(const SlotSizes& sizes, const NewLaunch& launch) {
   size_t wanted = 0;
   std::vector<SlotPool::Retired> retired;
   {
     std::lock_guard lock(mutex_);
-    if (const Slot slot = pool_.take(sizes); slot.slab != nullptr) return slot;
+    if (const Slot slot = pool_.take(sizes, launch.function); slot.slab != nullptr) return slot;
     wanted = pool_.reserve(sizes);
     if (wanted == 0) {
       retired = pool_.retire(sizes);
@@ -114,25 +114,25 @@ Slot Launches::take_slot(const SlotSizes& sizes) {
     return {};
   }
   pool_.add(memory, wanted);
-  return pool_.take(sizes);
+  return pool_.take(sizes, launch.function);
 }
 
 // Without a free slot the launch waits for what is in its stream, without bound, as the driver itself lets a launch
 // wait that finds a stream's queue full. Only its own stream is waited for: another one may be waiting for what this
 // thread does next.
-Slot Launches::slot_for(const SlotSizes& sizes, Sanitizer_StreamHandle stream) {
-  if (const Slot slot = take_slot(sizes); slot.slab != nullptr) return slot;
-  if (library().call.sanitizerStreamSynchronize(stream) != SANITIZER_SUCCESS) return {};
-  complete(&stream);
-  harvest(stream, true);
-  return take_slot(sizes);
+Slot Launches::slot_for(const SlotSizes& sizes, const NewLaunch& launch) {
+  if (const Slot slot = take_slot(sizes, launch); slot.slab != nullptr) return slot;
+  if (library().call.sanitizerStreamSynchronize(launch.stream) != SANITIZER_SUCCESS) return {};
+  complete(&launch.stream);
+  harvest(launch.stream, true);
+  return take_slot(sizes, launch);
 }
 
 // A slot that was never used, or could not be cleared.
 SanitizerResult Launches::clean(const Flight& flight) {
   const SlotParts at = flight.slot.parts();
   const SlotSizes& bytes = flight.slot.slab->of_slot;
-  constexpr size_t kKept = SlotLayout::kCleared;
+  constexpr size_t kKept = nvidia::kSlotHeaderBytes;
   SanitizerResult result = SANITIZER_SUCCESS;
   for (const auto& [part, size] : {std::pair(at.front + kKept, bytes.front - kKept), std::pair(at.marks, bytes.marks),
                                    std::pair(at.tables, bytes.tables), std::pair(at.objects, bytes.objects)}) {
@@ -177,6 +177,21 @@ SanitizerResult Launches::upload_table(const Flight& flight) {
   return result;
 }
 
+// Hints and quick keys that are of other ranges, or of another kernel: those would leave no room for new ones.
+SanitizerResult Launches::forget_hints(const Flight& flight) {
+  const Hinted of_this{flight.launch.function, flight.snapshot->cuts};
+  {
+    std::lock_guard lock(mutex_);
+    Hinted& hinted = flight.slot.slab->hinted[flight.slot.index];
+    const bool fits = hinted.kernel == of_this.kernel && hinted.cuts == of_this.cuts;
+    hinted = of_this;
+    if (fits) return SANITIZER_SUCCESS;
+  }
+  constexpr size_t kHintsAt = SlotLayout::kHintsAt;
+  return library().call.sanitizerMemset(flight.slot.parts().front + kHintsAt, 0, flight.layout.cleared() - kHintsAt,
+                                        flight.launch.stream);
+}
+
 // What the slot does not have yet.
 SanitizerResult Launches::upload_header(const Flight& flight) {
   Slab& slab = *flight.slot.slab;
@@ -188,8 +203,9 @@ SanitizerResult Launches::upload_header(const Flight& flight) {
     std::lock_guard lock(mutex_);
     fresh = slab.fresh[index];
   }
-  if (!fresh && std::memcmp(&header, &slab.headers[index], sizeof(header)) == 0) return SANITIZER_SUCCESS;
-  SanitizerResult result = fresh ? clean(flight) : SANITIZER_SUCCESS;
+  SanitizerResult result = forget_hints(flight);
+  if (!fresh && std::memcmp(&header, &slab.headers[index], sizeof(header)) == 0) return result;
+  if (result == SANITIZER_SUCCESS && fresh) result = clean(flight);
   if (result == SANITIZER_SUCCESS) {
     result = library().call.sanitizerMemcpyHostToDeviceAsync(at.front, &header, sizeof(header), flight.launch.stream);
   }
@@ -205,7 +221,7 @@ bool Launches::prepare(Flight& flight) {
     lose(1, "no device memory for the table of memory objects");
     return false;
   }
-  flight.slot = slot_for(flight.layout.bytes, flight.launch.stream);
+  flight.slot = slot_for(flight.layout.bytes, flight.launch);
   if (flight.slot.slab == nullptr) {
     lose(1, "no room for the results of a launch");
     return false;

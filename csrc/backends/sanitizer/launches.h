@@ -45,6 +45,7 @@ struct NewLaunch {
   int64_t launch_id, queued_ns;
   KernelCode kernel;
   Sanitizer_StreamHandle stream;
+  const void* function;  // its CUfunction
 };
 
 class Launches {
@@ -96,11 +97,12 @@ class Launches {
   std::shared_ptr<Table> table_for(const std::shared_ptr<const Cuts>& cuts, uint32_t capacity,
                                    Sanitizer_StreamHandle stream);
   std::shared_ptr<Table> new_table(uint32_t capacity);
-  Slot slot_for(const SlotSizes& sizes, Sanitizer_StreamHandle stream);
-  Slot take_slot(const SlotSizes& sizes);
+  Slot slot_for(const SlotSizes& sizes, const NewLaunch& launch);
+  Slot take_slot(const SlotSizes& sizes, const NewLaunch& launch);
   bool prepare(Flight& flight);
   SanitizerResult upload_table(const Flight& flight);
   SanitizerResult upload_header(const Flight& flight);
+  SanitizerResult forget_hints(const Flight& flight);
   SanitizerResult clean(const Flight& flight);
   void wait_and_read();
   void complete(const Sanitizer_StreamHandle* stream);

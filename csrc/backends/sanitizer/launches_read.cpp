@@ -147,21 +147,34 @@ class Launches::Run {
     return result;
   }
 
+  // Not when the quick keys, which those of launches to come are added to, have little room left.
+  bool keeps_hints(size_t i) const {
+    const SlotLayout& layout = flights_[i].layout;
+    const auto* const keys =
+        reinterpret_cast<const uint64_t*>(host_.front + i * slab_.of_slot.front + layout.quick().keys_at);
+    return std::count(keys, keys + layout.quick().keys, uint64_t{0}) >= layout.quick().keys / 2;
+  }
+
   SanitizerResult clear_fronts() {
+    constexpr size_t kHintsAt = SlotLayout::kHintsAt;
     const size_t each = slab_.of_slot.front;
     uint8_t* const image = launches_.image_of(slab_);
     if (image != nullptr) {
       const uint32_t index = flights_[0].slot.index;
       for (size_t i = 0; i < count_; ++i) {
-        std::memcpy(image + (index + i) * each, &slab_.headers[index + i], sizeof(nvidia::SlotHeader));
+        uint8_t* const front = image + (index + i) * each;
+        const size_t hints = flights_[i].layout.cleared() - SlotLayout::kHintsAt;
+        std::memcpy(front, &slab_.headers[index + i], sizeof(nvidia::SlotHeader));
+        if (keeps_hints(i)) std::memcpy(front + kHintsAt, host_.front + i * each + kHintsAt, hints);
+        else std::memset(front + kHintsAt, 0, hints);
       }
       const size_t bytes = (count_ - 1) * each + flights_[count_ - 1].layout.bytes.front;
       return library().call.sanitizerMemcpyHostToDeviceAsync(device(0).front, image + index * each, bytes, stream_);
     }
-    constexpr size_t kKept = SlotLayout::kCleared;
     SanitizerResult result = SANITIZER_SUCCESS;
     for (size_t i = 0; i < count_ && result == SANITIZER_SUCCESS; ++i) {
-      result = clear(device(i).front + kKept, flights_[i].layout.bytes.front - kKept);
+      const size_t kept = keeps_hints(i) ? flights_[i].layout.cleared() : kHintsAt;
+      result = clear(device(i).front + kept, flights_[i].layout.bytes.front - kept);
     }
     return result;
   }

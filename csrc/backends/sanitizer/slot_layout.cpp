@@ -39,10 +39,8 @@ SlotLayout SlotLayout::of(const Cuts& cuts, uint32_t features, size_t trace_byte
     bytes = aligned(at, kAlignment);
     at = 0;
   };
-  layout.quick_counters = layout.quick().counters_at;
   at = layout.quick().live_at;
   place(layout.live, layout.range_count, sizeof(nvidia::Live));
-  place(layout.quick_keys, layout.quick().keys, sizeof(uint64_t));
   place(layout.totals, 1, sizeof(nvidia::Totals));
   end(layout.bytes.front);
   place(layout.pages, stepped(cuts.page_words, kLeastMarks), sizeof(uint32_t));
@@ -65,7 +63,6 @@ nvidia::SlotHeader SlotLayout::header(const SlotParts& slot, const nvidia::Range
   result.objects = reinterpret_cast<nvidia::ObjectCounters*>(slot.objects);
   result.pages = reinterpret_cast<uint32_t*>(slot.marks + pages);
   result.blocks = reinterpret_cast<uint64_t*>(slot.marks + blocks);
-  result.quick_keys = reinterpret_cast<uint64_t*>(slot.front + quick_keys);
   result.hot = reinterpret_cast<nvidia::HotCounter*>(slot.tables + hot);
   result.tensor_maps = reinterpret_cast<nvidia::TensorMapEntry*>(slot.tables + tensor_maps);
   result.sites = reinterpret_cast<nvidia::SiteEntry*>(slot.tables + sites);

@@ -35,7 +35,7 @@ size_t stepped(size_t count, size_t least);
 struct SlotLayout {
   SlotSizes bytes;
   // Offsets in the front, which begins with the header, in the marks and in the tables.
-  size_t live = 0, quick_counters = 0, quick_keys = 0, totals = 0;
+  size_t live = 0, totals = 0;
   size_t pages = 0, blocks = 0;
   size_t hot = 0, tensor_maps = 0, sites = 0;
   uint64_t begin = 0, end = 0;  // of all ranges together
@@ -43,8 +43,10 @@ struct SlotLayout {
   uint32_t features = 0;
   bool full = false;  // which patches: full ones, or those for objects alone
 
-  // Zero when a launch begins: the front from here on, and all else but the trace.
-  static constexpr size_t kCleared = nvidia::kSlotHeaderBytes;
+  // When a launch begins the front is zero from `cleared()` on, and so is all else but the trace; before it are the
+  // header, and from kHintsAt on the hints and quick keys that earlier launches left, or zeros.
+  static constexpr size_t kHintsAt = nvidia::kSlotHeaderBytes;
+  size_t cleared() const { return quick().counters_at; }
   const nvidia::Quick& quick() const { return full ? nvidia::kQuickFull : nvidia::kQuickObjects; }
 
   // `trace_bytes` of a slot are for the trace. There is room for some more ranges than there are now, so that the

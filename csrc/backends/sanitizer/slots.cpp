@@ -27,15 +27,27 @@ SlotParts Slab::parts(uint32_t slot) const {
   return parts;
 }
 
-Slot SlotPool::take(const SlotSizes& sizes) {
+Slot SlotPool::take(const SlotSizes& sizes, const void* kernel) {
+  Slot unused, any;
   for (Slab& slab : slabs_) {
     if (slab.free == 0 || !sizes.fit(slab.of_slot)) continue;
     while (slab.used[slab.lowest]) ++slab.lowest;
-    slab.used[slab.lowest] = true;
-    --slab.free;
-    return {&slab, slab.lowest};
+    for (uint32_t index = slab.lowest; index < slab.used.size(); ++index) {
+      if (slab.used[index]) continue;
+      const void* const before = slab.hinted[index].kernel;
+      if (before == kernel) return use({&slab, index});
+      if (before == nullptr && unused.slab == nullptr) unused = {&slab, index};
+      if (any.slab == nullptr) any = {&slab, index};
+    }
   }
-  return {};
+  return use(unused.slab != nullptr ? unused : any);  // one that no kernel had, so that all come to have their own
+}
+
+Slot SlotPool::use(Slot slot) {
+  if (slot.slab == nullptr) return slot;
+  slot.slab->used[slot.index] = true;
+  --slot.slab->free;
+  return slot;
 }
 
 void SlotPool::give(Slot slot) {
@@ -69,6 +81,7 @@ void SlotPool::add(void* memory, size_t bytes) {
   slab.free = static_cast<uint32_t>(slots);
   slab.fresh.resize(slots, true);
   slab.headers.resize(slots);
+  slab.hinted.resize(slots);
   slabs_.push_back(std::move(slab));
 }
 

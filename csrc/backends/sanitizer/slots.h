@@ -10,12 +10,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <vector>
 
 #include "backends/sanitizer/slot_layout.h"
 #include "device/nvidia/layout.h"
 
 namespace pasta::sanitizer {
+
+// What the hints and quick keys of a slot are about. They are right for a launch with the same ranges, and of use to one
+// of the same kernel.
+struct Hinted {
+  const void* kernel = nullptr;
+  std::shared_ptr<const Cuts> cuts;  // null: there are none that may stay
+};
 
 struct Slab {
   uint8_t* memory;
@@ -25,6 +33,7 @@ struct Slab {
   uint32_t free, lowest;  // how many are not used, and that none below this one is free
   std::vector<bool> fresh;                  // never zeroed
   std::vector<nvidia::SlotHeader> headers;  // as they are on the device
+  std::vector<Hinted> hinted;
   // Clean fronts with their headers, in host memory that the device can read; null: none yet, or none to be had.
   uint8_t* image = nullptr;
   bool image_tried = false;
@@ -45,8 +54,8 @@ class SlotPool {
 
   explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // A free slot with room for `sizes`.
-  Slot take(const SlotSizes& sizes);
+  // A free slot with room for `sizes`: one that `kernel` had before, if there is one.
+  Slot take(const SlotSizes& sizes, const void* kernel = nullptr);
   void give(Slot slot);
 
   // When take() had none: what to allocate so that it has. 0: the bound is reached. The amount is reserved until
@@ -64,6 +73,8 @@ class SlotPool {
   size_t bytes() const { return bytes_; }
 
  private:
+  static Slot use(Slot slot);
+
   const size_t max_bytes_;
   size_t bytes_ = 0;
   SlotSizes of_slot_;  // of new slabs

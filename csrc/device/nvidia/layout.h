@@ -5,14 +5,15 @@
 //
 //   range table   Range[range_count], sorted by begin, disjoint
 //   slot, front   SlotHeader, written by the host before the launch; what patches get
-//                 Hint[] | quick counters u64[] | Live[range_count]          at fixed distances from the header
-//                 quick keys u64[] | Totals
+//                 Hint[] | quick keys u64[] | quick counters u64[] | Live[range_count]    at fixed distances from it
+//                 Totals
 //   slot, marks   pages u32[] | blocks u64[]
 //   slot, tables  HotCounter[] | TensorMapEntry[] | SiteEntry[]              read only if the launch used them
 //   slot, objects ObjectCounters[range_count + 1]                            likewise; few launches do
 //   slot, trace   TraceRecord[]
 //
-// When a launch begins all is zero but the header and the trace, of which only what the launch wrote is read.
+// When a launch begins all is zero but the header and the trace, of which only what the launch wrote is read; and hints
+// and quick keys, which may be those that a launch with the same ranges left, of the same kernel if it can be.
 // ObjectCounters[range_count] is for addresses that no known object holds.
 //
 // A patch has the registers of a function call and no more: what nearly all accesses need lies where a patch finds it
@@ -144,7 +145,6 @@ struct SlotHeader {
   ObjectCounters* objects;
   uint32_t* pages;
   uint64_t* blocks;
-  uint64_t* quick_keys;
   HotCounter* hot;
   TensorMapEntry* tensor_maps;
   SiteEntry* sites;
@@ -154,7 +154,7 @@ struct SlotHeader {
   uint32_t trace_capacity;                                    // records
   uint32_t features;
 };
-static_assert(sizeof(SlotHeader) == 120);
+static_assert(sizeof(SlotHeader) == 112);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
 // Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of
@@ -164,12 +164,13 @@ inline constexpr uint32_t kHints = 256;  // instructions so many apart share one
 inline constexpr uint32_t kReplicas = 8;
 struct Quick {
   uint32_t keys, row;  // powers of two
-  size_t counters_at, live_at;  // from the header
+  size_t keys_at, counters_at, live_at;  // from the header
 
   constexpr Quick(uint32_t of_keys, uint32_t of_row)
       : keys(of_keys),
         row(of_row),
-        counters_at(kSlotHeaderBytes + kHints * sizeof(Hint)),
+        keys_at(kSlotHeaderBytes + kHints * sizeof(Hint)),
+        counters_at(keys_at + size_t{of_keys} * sizeof(uint64_t)),
         live_at(counters_at + size_t{of_keys} * of_row * sizeof(uint64_t)) {}
 };
 inline constexpr Quick kQuickObjects{64, kReplicas}, kQuickFull{128, 32};

@@ -76,7 +76,7 @@ PASTA_DEVICE void leave_hint(const SlotHeader& slot, uint64_t pc, uint64_t addre
   const Range range = slot.ranges[index];
   if (address >= range.end || range.page_word == kUntracked) return;
   const uint64_t key = quick_key(kFull ? pc : 0, index, counter);
-  const uint32_t place = find_key(slot.quick_keys, At<kFull>::kQuick.keys, key, kHotProbes);
+  const uint32_t place = find_key(quick_keys<kFull>(slot), At<kFull>::kQuick.keys, key, kHotProbes);
   if (place == UINT32_MAX) return;
   Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
   const uint32_t what = kFull ? full_shape(shape, pc) : shape;

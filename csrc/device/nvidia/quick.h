@@ -44,6 +44,10 @@ PASTA_DEVICE Live* live_of(const SlotHeader& slot, uint32_t index) {
   return reinterpret_cast<Live*>(bytes_of(slot) + At<kFull>::kQuick.live_at) + index;
 }
 template <bool kFull>
+PASTA_DEVICE uint64_t* quick_keys(const SlotHeader& slot) {
+  return reinterpret_cast<uint64_t*>(bytes_of(slot) + At<kFull>::kQuick.keys_at);
+}
+template <bool kFull>
 PASTA_DEVICE uint64_t* quick_counter(const SlotHeader& slot, uint32_t key, uint32_t place) {
   return reinterpret_cast<uint64_t*>(bytes_of(slot) + At<kFull>::kQuick.counters_at) +
          (key * At<kFull>::kQuick.row + place);
@@ -88,7 +92,7 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, u
   }
 }
 
-// Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and the range holds `address`.
+// Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and `address` is in the range.
 PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t address) {
   return (range.w == place_of(where >> 16, address)) & (static_cast<uint32_t>(address) - range.x <= range.y);
 }

@@ -17,6 +17,8 @@ class HostSlot {
 
   pasta::nvidia::SlotHeader& header() { return *reinterpret_cast<pasta::nvidia::SlotHeader*>(memory_.data()); }
 
+  uint64_t* quick_keys() { return reinterpret_cast<uint64_t*>(parts().front + layout.quick().keys_at); }
+
   pasta::sanitizer::SlotParts parts() {
     pasta::sanitizer::SlotParts parts;
     auto* at = reinterpret_cast<uint8_t*>(memory_.data());

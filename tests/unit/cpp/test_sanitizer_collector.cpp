@@ -95,6 +95,38 @@ void test_launches_in_two_streams() {
       });
 }
 
+// A launch finds the hints that the last one of its kernel left, while the ranges of memory objects stay.
+void test_hints_are_kept_for_the_same_ranges() {
+  recorded(
+      "objects", "16M",
+      [] {
+        std::vector<bool> quick;
+        const auto run = [&quick](uint64_t address) {
+          fake::launch(stream(1), [&quick, address](const nvidia::SlotHeader& slot) {
+            one_warp(address)(slot);
+            quick.push_back(patched::g_quick);
+          });
+          wait_for(stream(1));
+          usleep(110'000);
+          wait_for(stream(1));  // now its slot is read
+        };
+        allocate(64 * kMiB, kMiB);
+        run(64 * kMiB);
+        run(64 * kMiB + 512 * 1024);
+        allocate(32 * kMiB, kMiB);  // the ranges have other numbers
+        run(64 * kMiB + 512 * 1024);
+        run(64 * kMiB);
+        run(32 * kMiB);
+        CHECK((quick == std::vector<bool>{false, true, false, true, false}));
+      },
+      [](const std::string& output) {
+        Columns objects = read_table(output, TableId::access_object);
+        CHECK(rows(objects, "loads") == 5 && sum(objects, "loads") == 5 * 32 && sum(objects, "pages_4k") == 5);
+        CHECK(objects["object_id"][0] == objects["object_id"][3] && objects["object_id"][3] != objects["object_id"][4]);
+        CHECK(objects["first_offset"][1] == 512 * 1024 && objects["last_offset"][3] == 127);
+      });
+}
+
 // What an allocator gives out, gives out again and takes back while launches are in the stream.
 void test_tensors_of_the_moment_of_the_launch() {
   recorded(
@@ -455,6 +487,7 @@ void test_binaries_of_measured_kernels_are_left_beside_the_shards() {
 int main() {
   test_binaries_of_measured_kernels_are_left_beside_the_shards();
   test_launches_in_two_streams();
+  test_hints_are_kept_for_the_same_ranges();
   test_tensors_of_the_moment_of_the_launch();
   test_torchs_tensors_are_those_of_the_launch();
   test_steady_launches_are_one_call_each();

@@ -225,6 +225,14 @@ void test_slots_are_given_within_the_bound() {
   CHECK(slots.size() == 24 && pool.bytes() == 64 * kMiB);
   pool.give(slots[3]);
   CHECK(pool.take(sizes).index == slots[3].index);
+  // A kernel gets a slot that it had; another one does not take it while there are some that nobody had.
+  const int kernels[2] = {};
+  pool.give(slots[5]), pool.give(slots[7]), pool.give(slots[9]);
+  slots[7].slab->hinted[slots[7].index].kernel = kernels;
+  slots[5].slab->hinted[slots[5].index].kernel = kernels + 1;
+  const auto taken = [&](const int* kernel) { return pool.take(sizes, kernel).parts().front; };
+  CHECK(taken(kernels) == slots[7].parts().front && taken(kernels) == slots[9].parts().front);
+  CHECK(taken(kernels) == slots[5].parts().front);
   CHECK(pool.retire(sizes).empty());
   // Larger slots: the idle slabs go, the one in use stays.
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -443,8 +451,9 @@ void test_sites_become_rows() {
 // What was counted apart is added to the counters that all share.
 void test_quick_and_hot_counters_are_added_up() {
   Filled slot;
-  auto* const quick = reinterpret_cast<uint64_t*>(slot.slot.parts().front + slot.slot.layout.quick_counters);
-  slot.header.quick_keys[9] = nvidia::quick_key(0x7f00777770, 0, 2);  // loads of 4 bytes of object 5
+  auto* const quick = reinterpret_cast<uint64_t*>(slot.slot.parts().front + nvidia::kQuickFull.counters_at);
+  auto* const keys = reinterpret_cast<uint64_t*>(slot.slot.parts().front + nvidia::kQuickFull.keys_at);
+  keys[9] = nvidia::quick_key(0x7f00777770, 0, 2);  // loads of 4 bytes of object 5
   quick[9 * nvidia::kQuickFull.row + 3] = 6, quick[9 * nvidia::kQuickFull.row + 31] = 1;  // with 4 and 32 sectors
   slot.header.objects[1].lanes[1][2] = 5;  // of object 6, which has one block: stores of 4 bytes
   slot.header.objects[1].end = 4;

@@ -50,7 +50,7 @@ struct TestSlot {
     }
     snapshot = {std::make_shared<sanitizer::Cuts>(cuts), std::vector<int64_t>(cuts.ranges.size(), pasta::kNullI64)};
     slot = HostSlot(cuts, sanitizer::SlotLayout::of(cuts, features));
-    if (g_room != Room::quick) std::fill_n(header().quick_keys, slot.layout.quick().keys, UINT64_MAX);
+    if (g_room != Room::quick) std::fill_n(slot.quick_keys(), slot.layout.quick().keys, UINT64_MAX);
     if (g_room == Room::none) header().hot_capacity = 0;
   }
   SlotHeader& header() { return slot.header(); }
