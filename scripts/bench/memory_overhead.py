@@ -32,7 +32,7 @@ SAMPLED = frozenset(name for name in WORKLOADS if name.endswith("_50"))
 SMALL = frozenset(["resnet18_small"])  # what a CPU analyses in minutes
 EVERY = frozenset(WORKLOADS) - SAMPLED
 #: Variants that are not for every workload that is not sampled.
-ONLY = {"native": None, "floor": None, "sample3": SAMPLED, "trace-cpu": SMALL, "accelprof-app_analysis_cpu": SMALL}
+ONLY = {"native": None, "sample3": SAMPLED, "trace-cpu": SMALL, "accelprof-app_analysis_cpu": SMALL}
 
 # AccelProf takes the program's outputs away, and finds torch only in a program called python3.
 ACCELPROF = 'cd "$1" && exec "$2" -t "$3" -o "$1" python3 "${@:5}" --output /dev/fd/3 3>&1 >&2'

@@ -75,8 +75,8 @@ def test_patches_that_come_and_go_leave_counts_exact(measure: Recorder, mode: st
     done = logs(run)
     run.check(done["instrumented"] == 1)
     # Before the launch of `late`, after it, and after the last that is measured; before `late` and both increments.
-    # 998 launches are left out between two of these: patches stay as long as 0.1 ms for each would not pay for it.
-    if patching_ms(run) < 99:
+    # 998 launches are left out between two of these: patches stay as long as 0.25 ms for each would not pay for it.
+    if patching_ms(run) < 249:
         run.check(done["instrumentation removed"] >= 2 and done["instrumented again"] >= 2)
 
 
@@ -106,7 +106,7 @@ def test_graphs_run_patched_code(measure: Recorder) -> None:
     check_measured(run, "late", [0, 1])
     done = logs(run)
     run.check(done["instrumentation removed"] == done["instrumented again"] <= 1)  # before the graph was made
-    if patching_ms(run) < 99:
+    if patching_ms(run) < 249:
         run.check(done["instrumentation removed"] == 1)
 
 
