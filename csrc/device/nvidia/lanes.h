@@ -43,6 +43,9 @@ PASTA_DEVICE uint32_t last(uint32_t mask) { return 31u - static_cast<uint32_t>(_
 
 // The lanes that run together now.
 PASTA_DEVICE uint32_t active() { return __activemask(); }
+// Waits until all of `mask` have come here, and sees what they wrote. After one of them went its own way the others may
+// be ahead of it, and active() tells of parts.
+PASTA_DEVICE void meet(uint32_t mask) { __syncwarp(mask); }
 // Whether `predicate` holds in all of `mask`, those that run together. A vote would cost a patch registers and a
 // barrier: the lanes for which it holds go their own way, and see who came along.
 PASTA_DEVICE bool all(uint32_t mask, bool predicate) { return predicate && __activemask() == mask; }
@@ -127,6 +130,7 @@ inline uint32_t broadcast(uint32_t mask, uint32_t value, uint32_t from) {
 }
 inline uint32_t match(uint32_t mask, uint32_t value) { return match(mask, uint64_t{value}); }
 uint32_t active();
+inline void meet(uint32_t mask) { ballot(mask, true); }
 inline bool all(uint32_t mask, bool predicate) { return ballot(mask, predicate) == mask; }
 uint32_t multiprocessor();
 inline uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }

@@ -86,10 +86,11 @@ PASTA_DEVICE_APART void count_objects_again(const SlotHeader& slot, uint32_t pc_
                                             uint32_t flags) {
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
   if (is_outside(slot, address)) return count_outside_apart<kSizes>(slot, bytes, flags);
-  const uint32_t shape = shape_of(flags, bytes);
-  if (leads(lanes::active())) {
+  const uint32_t shape = shape_of(flags, bytes), group = lanes::active();
+  if (leads(group)) {
     leave_hint_apart<Depth::objects>(slot, pc_low, address, shape, counter_of(kind_of(flags), bytes));
   }
+  lanes::meet(group);
   if (count_objects_quickly<true>(slot, pc_low, address, bytes, shape)) return;
   reduce_apart<Depth::objects, kSizes>(slot, pc_low, address, bytes, flags, lanes::active());
 }
@@ -100,11 +101,12 @@ PASTA_DEVICE_APART void count_all_again(const SlotHeader& slot, uint64_t pc, uin
   const uint32_t shape = shape_of(flags, bytes);
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     if (leads(active)) leave_hint_apart<kDepth>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
-    uint32_t again, index;
-    switch (count_all_quickly<true>(slot, pc, address, bytes, shape, again, index)) {
+    lanes::meet(active);
+    uint32_t index;
+    switch (count_all_quickly<true>(slot, active, pc, address, bytes, shape, index)) {
       case Outcome::counted: return;
-      case Outcome::touched: return reduce_touched_apart(slot, pc, address, bytes, flags, again, index);
-      case Outcome::unknown: active = again; break;
+      case Outcome::touched: return reduce_touched_apart(slot, pc, address, bytes, flags, active, index);
+      case Outcome::unknown: break;
     }
   }
   reduce_apart<kDepth, kSizes>(slot, pc, address, bytes, flags, active);
@@ -117,17 +119,16 @@ PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t ad
   if (count_objects_quickly(slot, pc_low, address, bytes, shape_of(flags, bytes))) return;
   count_objects_again<kSizes>(slot, pc_low, address, bytes, flags);
 }
-// Likewise. Returns the lanes that took part.
+// Likewise, of the lanes in `active`.
 template <Depth kDepth, bool kSizes>
-PASTA_DEVICE uint32_t count_all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                uint32_t flags) {
-  uint32_t active, index;
-  switch (count_all_quickly(slot, pc, address, bytes, shape_of(flags, bytes), active, index)) {
+PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
+                            uint32_t flags) {
+  uint32_t index;
+  switch (count_all_quickly(slot, active, pc, address, bytes, shape_of(flags, bytes), index)) {
     case Outcome::counted: break;
     case Outcome::touched: reduce_touched_apart(slot, pc, address, bytes, flags, active, index); break;
     case Outcome::unknown: count_all_again<kDepth, kSizes>(slot, pc, address, bytes, flags, active); break;
   }
-  return active;
 }
 
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
@@ -146,7 +147,8 @@ PASTA_DEVICE_APART void keep_copies(const SlotHeader& slot, uint64_t pc, uint64_
 template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
   if constexpr (kFull<kDepth>) {
-    const uint32_t active = count_all<kDepth, false>(slot, pc, address, bytes, flags);
+    const uint32_t active = lanes::active();
+    count_all<kDepth, false>(slot, active, pc, address, bytes, flags);
     if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
   } else {
     count_objects<false>(slot, pc, address, bytes, flags);
@@ -179,7 +181,8 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
     return;
   }
   if constexpr (kFull<kDepth>) {
-    const uint32_t active = count_all<kDepth, true>(slot, pc, address, moved, kRead);
+    const uint32_t active = lanes::active();
+    count_all<kDepth, true>(slot, active, pc, address, moved, kRead);
     if (kDepth == Depth::trace) keep_copies(slot, pc, address, moved, active);
   } else {
     count_objects<true>(slot, pc, address, moved, kRead);

@@ -115,11 +115,12 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low,
 
 enum class Outcome { counted, touched, unknown };
 
-// Objects, blocks and sites. Counts full warps within one block; of others it at most says what they touch, all in
-// range `index`. The outcome is that of all lanes of `active`, which is set.
+// Objects, blocks and sites, of the warp's lanes in `active`. Counts full warps within one block; of others it at most says
+// what they touch, all in range `index`. The outcome is that of all of them. `kAgain`: the hint was just left, for which
+// they have met.
 template <bool kAgain = false>
-PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                       uint32_t shape, uint32_t& active, uint32_t& index) {
+PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                       uint32_t bytes, uint32_t shape, uint32_t& index) {
   constexpr uint32_t kAll = 0xffffffff;
   const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
   const lanes::Four what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
@@ -127,14 +128,14 @@ PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint64_t pc, uint
   const bool known = (what.x == full_shape(shape, pc)) & (what.z == static_cast<uint32_t>(pc >> 4)) &
                      is_in(range, what.y, address);
   index = what.y >> 16;
-  active = lanes::active();
-  if (!lanes::all(active, known)) return Outcome::unknown;
+  if (!(kAgain ? lanes::ballot(active, known) == active : lanes::all(active, known))) return Outcome::unknown;
   const uint32_t low = static_cast<uint32_t>(address);
   const uint32_t first_block = lanes::glance(&slot.ranges[index].first_block);
   const bool in_blocks = first_block != kUntracked;
   const uint32_t block = (low - range.x) >> kBlockShift;
   const bool counted =
-      active == kAll && (!in_blocks || lanes::all(kAll, block == lanes::broadcast(kAll, block, 0)));
+      active == kAll &&
+      (!in_blocks || lanes::ballot(kAll, block != lanes::broadcast(kAll, block, 0)) == 0);
   if (counted) {
     const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
     const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));

@@ -13,8 +13,9 @@ inline uint32_t shape(uint32_t bytes, AccessKind kind) { return shape_of(1 + sta
 inline bool g_quick = false;
 
 template <bool kFull>
-void hint(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  if (lanes::rank(active) == 0) leave_hint<kFull>(slot, pc, address, shape(bytes, kind), counter_of(kind, bytes));
+void hint(const SlotHeader& slot, uint32_t group, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
+  if (lanes::rank(group) == 0) leave_hint<kFull>(slot, pc, address, shape(bytes, kind), counter_of(kind, bytes));
+  lanes::meet(group);
 }
 
 inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, uint32_t bytes, AccessKind kind) {
@@ -28,12 +29,13 @@ inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, 
 }
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  uint32_t active, index;
-  Outcome outcome = count_all_quickly(slot, pc, address, bytes, shape(bytes, kind), active, index);
+  const uint32_t active = lanes::active();
+  uint32_t index;
+  Outcome outcome = count_all_quickly(slot, active, pc, address, bytes, shape(bytes, kind), index);
   g_quick = outcome == Outcome::counted;
   if (outcome == Outcome::unknown && lanes::ballot(active, is_outside(slot, address)) == 0) {
     hint<true>(slot, active, pc, address, bytes, kind);
-    outcome = count_all_quickly<true>(slot, pc, address, bytes, shape(bytes, kind), active, index);
+    outcome = count_all_quickly<true>(slot, active, pc, address, bytes, shape(bytes, kind), index);
   }
   if (outcome == Outcome::touched) reduce_touched(slot, active, pc, address, bytes, kind, index);
   if (outcome == Outcome::unknown) reduce_all_slowly(slot, active, pc, address, bytes, kind);

@@ -428,8 +428,9 @@ void test_tensor_loads_keep_their_extremes() {
 
 int main() {
   test_lookup_checks_both_ends();
-  for (const Room room : {Room::none, Room::hot, Room::quick}) {
-    g_room = room;
+  for (const auto& [room, scattered] : {std::pair(Room::none, false), {Room::hot, false}, {Room::quick, false},
+                                        {Room::none, true}, {Room::hot, true}, {Room::quick, true}}) {
+    g_room = room, warp::g_scattered = scattered;
     test_vector_add();
     test_strides();
     test_scattered_lanes_of_a_known_range();
@@ -438,6 +439,7 @@ int main() {
     test_unknown_addresses_are_nobodys();
     test_random_against_plain_count();
   }
+  warp::g_scattered = false;
   test_extremes_of_neighbours();
   test_pages_of_unaligned_object();
   test_neighbours_in_a_page();

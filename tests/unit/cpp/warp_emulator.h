@@ -32,6 +32,10 @@ inline ucontext_t g_scheduler;
 inline uint32_t g_current = 0;
 inline uint32_t g_multiprocessor = 0;  // on which warps run
 inline std::function<void(uint32_t)> g_body;
+// As a GPU may: lanes that went different ways are not together again before they have to be. Then `active`, but for the
+// first that a warp comes to, is of one lane.
+inline bool g_scattered = false;
+inline bool g_began = false;  // the warp has come to its first
 
 inline uint64_t meet(Collective collective, uint32_t mask, uint64_t value, uint32_t from = 0) {
   Lane& lane = g_lanes[g_current];
@@ -96,6 +100,8 @@ inline bool part() {
     if (together == 0) place = lane.value;
     if (lane.value == place) together |= 1u << i;
   }
+  if (g_scattered && g_began) together &= ~together + 1;
+  g_began = true;
   for (uint32_t i = 0; i < 32; ++i) {
     if ((together >> i & 1) == 0) continue;
     g_lanes[i].result = together;
@@ -107,6 +113,7 @@ inline bool part() {
 // Runs body(lane) in every lane of `active`, as one warp.
 inline void run(uint32_t active, const std::function<void(uint32_t)>& body) {
   g_body = body;
+  g_began = false;
   for (uint32_t i = 0; i < 32; ++i) {
     g_lanes[i].running = (active >> i & 1) != 0;
     g_lanes[i].waits_in = Collective::none;
