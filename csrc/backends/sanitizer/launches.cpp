@@ -89,12 +89,14 @@ std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const
   return take(table);
 }
 
-Slot Launches::take_slot(const SlotSizes& sizes, const NewLaunch& launch) {
+Slot Launches::take_slot(const Flight& flight) {
+  const SlotSizes& sizes = flight.layout.bytes;
+  const Hinted own{flight.launch.function, flight.snapshot->cuts};
   size_t wanted = 0;
   std::vector<SlotPool::Retired> retired;
   {
     std::lock_guard lock(mutex_);
-    if (const Slot slot = pool_.take(sizes, launch.function); slot.slab != nullptr) return slot;
+    if (const Slot slot = pool_.take(sizes, own); slot.slab != nullptr) return slot;
     wanted = pool_.reserve(sizes);
     if (wanted == 0) {
       retired = pool_.retire(sizes);
@@ -114,18 +116,19 @@ Slot Launches::take_slot(const SlotSizes& sizes, const NewLaunch& launch) {
     return {};
   }
   pool_.add(memory, wanted);
-  return pool_.take(sizes, launch.function);
+  return pool_.take(sizes, own);
 }
 
 // Without a free slot the launch waits for what is in its stream, without bound, as the driver itself lets a launch
 // wait that finds a stream's queue full. Only its own stream is waited for: another one may be waiting for what this
 // thread does next.
-Slot Launches::slot_for(const SlotSizes& sizes, const NewLaunch& launch) {
-  if (const Slot slot = take_slot(sizes, launch); slot.slab != nullptr) return slot;
-  if (library().call.sanitizerStreamSynchronize(launch.stream) != SANITIZER_SUCCESS) return {};
-  complete(&launch.stream);
-  harvest(launch.stream, true);
-  return take_slot(sizes, launch);
+Slot Launches::slot_for(const Flight& flight) {
+  if (const Slot slot = take_slot(flight); slot.slab != nullptr) return slot;
+  const Sanitizer_StreamHandle stream = flight.launch.stream;
+  if (library().call.sanitizerStreamSynchronize(stream) != SANITIZER_SUCCESS) return {};
+  complete(&stream);
+  harvest(stream, true);
+  return take_slot(flight);
 }
 
 // A slot that was never used, or could not be cleared.
@@ -183,9 +186,8 @@ SanitizerResult Launches::forget_hints(const Flight& flight) {
   {
     std::lock_guard lock(mutex_);
     Hinted& hinted = flight.slot.slab->hinted[flight.slot.index];
-    const bool fits = hinted.kernel == of_this.kernel && hinted.cuts == of_this.cuts;
+    if (hinted == of_this) return SANITIZER_SUCCESS;
     hinted = of_this;
-    if (fits) return SANITIZER_SUCCESS;
   }
   constexpr size_t kHintsAt = SlotLayout::kHintsAt;
   return library().call.sanitizerMemset(flight.slot.parts().front + kHintsAt, 0, flight.layout.cleared() - kHintsAt,
@@ -221,7 +223,7 @@ bool Launches::prepare(Flight& flight) {
     lose(1, "no device memory for the table of memory objects");
     return false;
   }
-  flight.slot = slot_for(flight.layout.bytes, flight.launch);
+  flight.slot = slot_for(flight);
   if (flight.slot.slab == nullptr) {
     lose(1, "no room for the results of a launch");
     return false;

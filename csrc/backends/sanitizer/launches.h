@@ -97,8 +97,8 @@ class Launches {
   std::shared_ptr<Table> table_for(const std::shared_ptr<const Cuts>& cuts, uint32_t capacity,
                                    Sanitizer_StreamHandle stream);
   std::shared_ptr<Table> new_table(uint32_t capacity);
-  Slot slot_for(const SlotSizes& sizes, const NewLaunch& launch);
-  Slot take_slot(const SlotSizes& sizes, const NewLaunch& launch);
+  Slot slot_for(const Flight& flight);
+  Slot take_slot(const Flight& flight);
   bool prepare(Flight& flight);
   SanitizerResult upload_table(const Flight& flight);
   SanitizerResult upload_header(const Flight& flight);

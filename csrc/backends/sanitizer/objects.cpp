@@ -1,6 +1,10 @@
 #include "backends/sanitizer/objects.h"
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <string_view>
+#include <type_traits>
 
 namespace pasta::sanitizer {
 namespace {
@@ -8,6 +12,8 @@ namespace {
 constexpr uint64_t k4GiB = uint64_t{1} << 32, kMostCut = uint64_t{1} << 40;
 // Ranges of which some are cut only as they were before: so many more than needed, and so many at most.
 constexpr size_t kFewCuts = 256, kMostCuts = 8192;
+constexpr size_t kMostCutsKept = 1024;
+static_assert(std::has_unique_object_representations_v<nvidia::Range>, "compared by its bytes");
 
 uint64_t pages(uint64_t begin, uint64_t end) {
   return ((end - 1) >> nvidia::kPageShift) - (begin >> nvidia::kPageShift) + 1;
@@ -258,6 +264,26 @@ uint64_t MemoryObjects::smallest_tensor() const {
   return *least + 1;  // fewer rather than more: many may be equal
 }
 
+// The same cuts, made before, or these from now on.
+std::shared_ptr<const Cuts> MemoryObjects::known(Cuts made) {
+  const std::string_view bytes(reinterpret_cast<const char*>(made.ranges.data()),
+                               made.ranges.size() * sizeof(nvidia::Range));
+  const uint64_t hash = std::hash<std::string_view>()(bytes);
+  const auto [first, last] = cuts_made_.equal_range(hash);
+  for (auto cuts = first; cuts != last; ++cuts) {
+    const Cuts& before = *cuts->second;
+    const bool same = before.ranges.size() == made.ranges.size() && before.places == made.places &&
+                      std::memcmp(before.ranges.data(), made.ranges.data(), bytes.size()) == 0;
+    if (same && before.tensors_left_out == made.tensors_left_out) return cuts->second;
+  }
+  if (hashes_made_.size() == kMostCutsKept) {
+    cuts_made_.erase(cuts_made_.find(hashes_made_.front()));
+    hashes_made_.pop_front();
+  }
+  hashes_made_.push_back(hash);
+  return cuts_made_.emplace(hash, std::make_shared<Cuts>(std::move(made)))->second;
+}
+
 // Where there were cuts before there are some again, unless that makes too many.
 void MemoryObjects::cut() {
   const uint64_t smallest = smallest_tensor();
@@ -283,7 +309,7 @@ void MemoryObjects::cut() {
     if (before != nullptr && ranges > std::min(2 * cutting.needed + kFewCuts, kMostCuts)) continue;
     place_pages(cutting.cuts, cutting.inhabited, max_page_words_);
     if (before != nullptr && cutting.cuts.pages_left_out) continue;
-    cuts_ = std::make_shared<Cuts>(std::move(cutting.cuts));
+    cuts_ = known(std::move(cutting.cuts));
     names_ = std::move(cutting.names);
     break;
   }

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "device/nvidia/layout.h"
@@ -28,6 +31,10 @@ struct Cuts {
     int64_t object_id;
     uint64_t offset;  // of the range in its object
     bool reserved;    // the object is a reservation
+
+    bool operator==(const Place& other) const {
+      return std::tie(object_id, offset, reserved) == std::tie(other.object_id, other.offset, other.reserved);
+    }
   };
   std::vector<Place> places;  // by range
   uint32_t page_words = 0;    // of all bitmaps together
@@ -67,7 +74,8 @@ class MemoryObjects {
   static constexpr uint64_t kMostInParts = uint64_t{1} << nvidia::kBlockShift;
 
   // Made anew only when objects or tensors have changed since the last call, with new ranges only when they must be cut
-  // in other places.
+  // in other places. Cuts that were made before are the same object again, if that is not too long ago: a program that
+  // repeats itself comes back to them, and what launches keep for their ranges is of use again.
   std::shared_ptr<const Snapshot> snapshot();
 
  private:
@@ -79,6 +87,7 @@ class MemoryObjects {
   class Cutting;
 
   void cut();
+  std::shared_ptr<const Cuts> known(Cuts made);
   void name(const Tensor& tensor);
   void unname(const Tensor& tensor);
   bool name_ranges(const Tensor& tensor);
@@ -91,6 +100,8 @@ class MemoryObjects {
   std::vector<Tensor> tensors_;  // by begin: what cuts walks through all of them
   std::shared_ptr<const Cuts> cuts_ = std::make_shared<Cuts>();
   bool cuts_fit_ = true;                // what there is now
+  std::unordered_multimap<uint64_t, std::shared_ptr<const Cuts>> cuts_made_;  // by a hash of their ranges
+  std::deque<uint64_t> hashes_made_;                                          // the oldest first
   std::vector<int64_t> names_;          // the tensor of each range, where they do
   std::shared_ptr<const Snapshot> snapshot_;  // null: out of date
 };

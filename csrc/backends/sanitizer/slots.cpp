@@ -27,24 +27,27 @@ SlotParts Slab::parts(uint32_t slot) const {
   return parts;
 }
 
-Slot SlotPool::take(const SlotSizes& sizes, const void* kernel) {
-  Slot unused, any;
+Slot SlotPool::take(const SlotSizes& sizes, const Hinted& wanted) {
+  Slot of_kernel, unused, any;
   for (Slab& slab : slabs_) {
     if (slab.free == 0 || !sizes.fit(slab.of_slot)) continue;
     while (slab.used[slab.lowest]) ++slab.lowest;
     for (uint32_t index = slab.lowest; index < slab.used.size(); ++index) {
       if (slab.used[index]) continue;
-      const void* const before = slab.hinted[index].kernel;
-      if (before == kernel) return use({&slab, index});
-      if (before == nullptr && unused.slab == nullptr) unused = {&slab, index};
-      if (any.slab == nullptr) any = {&slab, index};
+      const Hinted& before = slab.hinted[index];
+      if (before == wanted) return use({&slab, index});
+      Slot& best = before.kernel == wanted.kernel ? of_kernel : before.kernel == nullptr ? unused : any;
+      if (best.slab == nullptr) best = {&slab, index};
     }
   }
-  return use(unused.slab != nullptr ? unused : any);  // one that no kernel had, so that all come to have their own
+  // Rather one that no launch had, so that all come to have their own.
+  for (const Slot& slot : {unused, of_kernel, any}) {
+    if (slot.slab != nullptr) return use(slot);
+  }
+  return {};
 }
 
 Slot SlotPool::use(Slot slot) {
-  if (slot.slab == nullptr) return slot;
   slot.slab->used[slot.index] = true;
   --slot.slab->free;
   return slot;

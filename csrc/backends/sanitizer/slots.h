@@ -23,6 +23,8 @@ namespace pasta::sanitizer {
 struct Hinted {
   const void* kernel = nullptr;
   std::shared_ptr<const Cuts> cuts;  // null: there are none that may stay
+
+  bool operator==(const Hinted& other) const { return kernel == other.kernel && cuts == other.cuts; }
 };
 
 struct Slab {
@@ -54,8 +56,8 @@ class SlotPool {
 
   explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // A free slot with room for `sizes`: one that `kernel` had before, if there is one.
-  Slot take(const SlotSizes& sizes, const void* kernel = nullptr);
+  // A free slot with room for `sizes`: that of the same ranges and kernel, if there is one.
+  Slot take(const SlotSizes& sizes, const Hinted& wanted = {});
   void give(Slot slot);
 
   // When take() had none: what to allocate so that it has. 0: the bound is reached. The amount is reserved until

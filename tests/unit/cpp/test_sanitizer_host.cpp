@@ -150,6 +150,24 @@ void test_cuts_stay_while_tensors_come_and_go() {
   CHECK(objects.take(2 * kMiB)->object_id == 1 && objects.snapshot()->cuts->ranges.empty());
 }
 
+// A program that repeats itself comes back to cuts that it had.
+void test_cuts_are_known_again() {
+  MemoryObjects objects(1 << 20);
+  objects.add(object(1, 2 * kMiB, 64 * kMiB));
+  std::vector<std::shared_ptr<const Cuts>> cuts;
+  for (int64_t i = 0; i < 12; ++i) {
+    objects.add_tensor(i, 2 * kMiB, (3 + i % 3) * kMiB);
+    cuts.push_back(objects.snapshot()->cuts);
+    CHECK(objects.snapshot()->tensors[0] == i);
+    objects.take_tensor(2 * kMiB);
+  }
+  CHECK(cuts[6] != cuts[7] && cuts[7] != cuts[8]);
+  for (size_t i = 6; i < 9; ++i) CHECK(cuts[i] == cuts[i + 3]);
+  objects.take(2 * kMiB);
+  objects.add(object(2, 2 * kMiB, 64 * kMiB));  // the same ranges, of another object
+  CHECK(objects.snapshot()->cuts->places[0].object_id == 2);
+}
+
 // Shapes that never return do not make the slots of all launches larger and larger.
 void test_old_cuts_do_not_pile_up() {
   MemoryObjects objects(1 << 20);
@@ -225,14 +243,15 @@ void test_slots_are_given_within_the_bound() {
   CHECK(slots.size() == 24 && pool.bytes() == 64 * kMiB);
   pool.give(slots[3]);
   CHECK(pool.take(sizes).index == slots[3].index);
-  // A kernel gets a slot that it had; another one does not take it while there are some that nobody had.
+  // A launch gets the slot of its kernel and ranges, one that nobody had, one of its kernel, and one of another.
   const int kernels[2] = {};
   pool.give(slots[5]), pool.give(slots[7]), pool.give(slots[9]);
-  slots[7].slab->hinted[slots[7].index].kernel = kernels;
-  slots[5].slab->hinted[slots[5].index].kernel = kernels + 1;
-  const auto taken = [&](const int* kernel) { return pool.take(sizes, kernel).parts().front; };
-  CHECK(taken(kernels) == slots[7].parts().front && taken(kernels) == slots[9].parts().front);
-  CHECK(taken(kernels) == slots[5].parts().front);
+  const auto cuts = std::make_shared<Cuts>();
+  const auto hinted = [&](int i) -> Hinted& { return slots[i].slab->hinted[slots[i].index]; };
+  pool.give(slots[6]);
+  hinted(5) = {kernels + 1, cuts}, hinted(6) = {kernels, nullptr}, hinted(7) = {kernels, cuts};
+  const auto taken = [&](const int* kernel) { return pool.take(sizes, {kernel, cuts}).parts().front; };
+  for (const int i : {7, 9, 6, 5}) CHECK(taken(kernels) == slots[i].parts().front);
   CHECK(pool.retire(sizes).empty());
   // Larger slots: the idle slabs go, the one in use stays.
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -642,6 +661,7 @@ int main() {
   test_reservation_is_cut_around_objects();
   test_tensors_cut_their_objects();
   test_cuts_stay_while_tensors_come_and_go();
+  test_cuts_are_known_again();
   test_old_cuts_do_not_pile_up();
   test_tensors_in_a_reservation();
   test_too_many_tensors_leave_out_the_smallest();
