@@ -2,7 +2,7 @@
 // cuInit, and calls this from inside it. CUPTI and the Sanitizer exclude each other: --memory chooses.
 #include <cstdlib>
 
-#if __has_include(<cupti.h>)
+#ifdef PASTA_HAS_CUPTI
 #include "backends/cupti/collector.h"
 #endif
 #ifdef PASTA_HAS_SANITIZER
@@ -26,7 +26,7 @@ bool start_backend() {
                        "build it where nvcc and nvidia-cuda-sanitizer-api are installed");
   }
 #endif
-#if __has_include(<cupti.h>)
+#ifdef PASTA_HAS_CUPTI
   return pasta::cupti::Collector::instance().start();
 #else
   return false;
