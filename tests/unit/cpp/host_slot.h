@@ -1,10 +1,16 @@
-// A launch slot and its range table in host memory, for patches and decoding that run there.
+// A memory object, and a launch slot with its range table in host memory, for patches and decoding that run there.
 #pragma once
 
 #include <vector>
 
 #include "backends/sanitizer/decode.h"
+#include "backends/sanitizer/objects.h"
 #include "backends/sanitizer/slot_layout.h"
+
+// Device memory.
+inline pasta::sanitizer::MemoryObject object(int64_t id, uint64_t begin, uint64_t bytes) {
+  return {id, begin, begin + bytes, pasta::MemoryKind::device, 0};
+}
 
 class HostSlot {
  public:
