@@ -89,6 +89,7 @@ std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const
   return take(table);
 }
 
+// As long as there is memory for it, what launches left in their slots is kept for the next like them.
 Slot Launches::take_slot(const Flight& flight) {
   const SlotSizes& sizes = flight.layout.bytes;
   const Hinted own{flight.launch.function, flight.snapshot->cuts};
@@ -107,16 +108,13 @@ Slot Launches::take_slot(const Flight& flight) {
     library().call.sanitizerFree(context_, slab.memory);
     if (slab.image != nullptr) library().call.sanitizerFreeHost(context_, slab.image);
   }
-  if (wanted == 0) return {};
   void* memory = nullptr;
-  const bool allocated = library().call.sanitizerAlloc(context_, &memory, wanted) == SANITIZER_SUCCESS;
+  const bool allocated =
+      wanted != 0 && library().call.sanitizerAlloc(context_, &memory, wanted) == SANITIZER_SUCCESS;
   std::lock_guard lock(mutex_);
-  if (!allocated) {
-    pool_.cancel(wanted);
-    return {};
-  }
-  pool_.add(memory, wanted);
-  return pool_.take(sizes, own);
+  if (allocated) pool_.add(memory, wanted);
+  else pool_.cancel(wanted);
+  return pool_.take(sizes, own, true);
 }
 
 // Without a free slot the launch waits for what is in its stream, without bound, as the driver itself lets a launch

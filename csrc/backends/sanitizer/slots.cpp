@@ -27,8 +27,8 @@ SlotParts Slab::parts(uint32_t slot) const {
   return parts;
 }
 
-Slot SlotPool::take(const SlotSizes& sizes, const Hinted& wanted) {
-  Slot of_kernel, unused, any;
+Slot SlotPool::take(const SlotSizes& sizes, const Hinted& wanted, bool any) {
+  Slot of_kernel, unused, other;
   for (Slab& slab : slabs_) {
     if (slab.free == 0 || !sizes.fit(slab.of_slot)) continue;
     while (slab.used[slab.lowest]) ++slab.lowest;
@@ -36,15 +36,13 @@ Slot SlotPool::take(const SlotSizes& sizes, const Hinted& wanted) {
       if (slab.used[index]) continue;
       const Hinted& before = slab.hinted[index];
       if (before == wanted) return use({&slab, index});
-      Slot& best = before.kernel == wanted.kernel ? of_kernel : before.kernel == nullptr ? unused : any;
+      Slot& best = before.kernel == nullptr ? unused : before.kernel == wanted.kernel ? of_kernel : other;
       if (best.slab == nullptr) best = {&slab, index};
     }
   }
-  // Rather one that no launch had, so that all come to have their own.
-  for (const Slot& slot : {unused, of_kernel, any}) {
-    if (slot.slab != nullptr) return use(slot);
-  }
-  return {};
+  if (unused.slab != nullptr) return use(unused);
+  if (!any || (of_kernel.slab == nullptr && other.slab == nullptr)) return {};
+  return use(of_kernel.slab != nullptr ? of_kernel : other);
 }
 
 Slot SlotPool::use(Slot slot) {

@@ -56,8 +56,8 @@ class SlotPool {
 
   explicit SlotPool(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // A free slot with room for `sizes`: that of the same ranges and kernel, if there is one.
-  Slot take(const SlotSizes& sizes, const Hinted& wanted = {});
+  // A free slot with room for `sizes`: that of the same ranges and kernel, or one that no launch had; or `any` other.
+  Slot take(const SlotSizes& sizes, const Hinted& wanted = {}, bool any = false);
   void give(Slot slot);
 
   // When take() had none: what to allocate so that it has. 0: the bound is reached. The amount is reserved until

@@ -232,8 +232,10 @@ void test_slots_are_given_within_the_bound() {
   const auto hinted = [&](int i) -> Hinted& { return slots[i].slab->hinted[slots[i].index]; };
   pool.give(slots[6]);
   hinted(5) = {kernels + 1, cuts}, hinted(6) = {kernels, nullptr}, hinted(7) = {kernels, cuts};
-  const auto taken = [&](const int* kernel) { return pool.take(sizes, {kernel, cuts}).parts().front; };
-  for (const int i : {7, 9, 6, 5}) CHECK(taken(kernels) == slots[i].parts().front);
+  const Hinted own{kernels, cuts};
+  for (const int i : {7, 9}) CHECK(pool.take(sizes, own).parts().front == slots[i].parts().front);
+  CHECK(pool.take(sizes, own).slab == nullptr);
+  for (const int i : {6, 5}) CHECK(pool.take(sizes, own, true).parts().front == slots[i].parts().front);
   CHECK(pool.retire(sizes).empty());
   // Larger slots: the idle slabs go, the one in use stays.
   for (size_t i = 0; i < slots.size(); ++i) {
