@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
-#include <vector>
 
 #include "backends/sanitizer/library.h"
 #include "session/session.h"
@@ -43,6 +42,7 @@ constexpr Patch kPatches[] = {
 };
 
 constexpr const char* kNewer = "install the newest nvidia-cuda-sanitizer-api";
+constexpr const char* kAtLoad = "without --sample or a filter, code is patched as it is loaded";
 
 // Patches stay for so many launches that are left out, and until those have lost as much time to them as removing them
 // and patching again took: an empty patch adds 0.15 ms to a launch of ResNet-18 and 0.5 ms to one of GPT-2 (H200).
@@ -191,6 +191,12 @@ void Instrumenter::remove(Lock& lock, const Known& module) {
   if (result != SANITIZER_SUCCESS) module->state = Module::State::patched, module->keeps = true;
 }
 
+// With mutex_ held. The default stream of each thread is another one.
+bool Instrumenter::is_default(CUcontext context, Sanitizer_StreamHandle stream) const {
+  const auto known = default_streams_.find(context);
+  return known != default_streams_.end() && known->second == stream;
+}
+
 // Whether no launch of the module can be on its way or running, and it is this thread's turn: for a launch that is about
 // to begin in `stream`, which is waited for. Another stream is not: it may be waiting for what this thread does next.
 bool Instrumenter::may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream) {
@@ -210,12 +216,12 @@ bool Instrumenter::may_change(Lock& lock, Module& module, Sanitizer_StreamHandle
 }
 
 void Instrumenter::adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured) {
-  if (module->state == Module::State::plain && (measured || module->keeps)) {
+  if (module->state == Module::State::plain && (measured || module->keeps || keeps_)) {
     if (may_change(lock, *module, stream)) patch(lock, module);
     module->keeps |= module->state == Module::State::plain;
-  } else if (module->state == Module::State::patched && !module->keeps) {
+  } else if (module->state == Module::State::patched && !module->keeps && !keeps_) {
     const int64_t enough = std::max(kLeastLeftOut, (module->patch_ns + module->removal_ns) / kPatchedLaunchNs);
-    if (module->left_out >= enough && may_change(lock, *module, stream)) remove(lock, module);
+    if (module->left_out >= enough && may_change(lock, *module, stream) && !keeps_) remove(lock, module);
   }
 }
 
@@ -238,17 +244,20 @@ void Instrumenter::loaded(CUcontext context, CUmodule handle) {
   Lock lock(mutex_);
   modules_.erase(handle);  // the end of an earlier module at this address was not seen
   const Known module = known(context, handle);
-  const bool now = !on_demand_ || graphs_;
+  const bool now = !on_demand_ || keeps_;
   if (!now && contexts_.count(context) != 0) return;
   if (!turn(lock)) {
     if (now) module->state = Module::State::failed;
   } else if (now) {
     patch(lock, module);
   } else {
+    Sanitizer_StreamHandle stream = nullptr;
     change(lock, module, [&] {
       add_patches(context);
       fences_.prepare(context);
+      if (library().call.sanitizerGetStreamHandle(context, nullptr, &stream) != SANITIZER_SUCCESS) stream = nullptr;
     });
+    if (stream != nullptr) default_streams_[context] = stream;
   }
 }
 
@@ -261,6 +270,7 @@ void Instrumenter::forget(CUcontext context) {
   fences_.forget(context);
   std::lock_guard lock(mutex_);
   contexts_.erase(context);
+  default_streams_.erase(context);
   for (auto module = modules_.begin(); module != modules_.end();) {
     module = module->second->context == context ? modules_.erase(module) : std::next(module);
   }
@@ -271,7 +281,8 @@ ModuleUse Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_Stre
   if (!on_demand_ && !measured) return nullptr;
   const bool wanted = measured;
   ModuleUse result;
-  Module::State state;
+  const char* cause = "other launches of its code may be running: it is patched when they have been waited for";
+  const char* remedy = kAtLoad;
   {
     Lock lock(mutex_);
     const Known module = known(context, handle);
@@ -281,20 +292,21 @@ ModuleUse Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_Stre
     } else {
       wait(lock, [&] { return changing_ != module; });
       module->left_out = measured ? 0 : module->left_out + 1;
-      if (!graph_node && !graphs_) adapt(lock, module, stream, measured);
+      if (!is_default(context, stream)) {
+        cause = "code is patched for launches into the default stream only: in others the driver hangs";
+        keeps_ |= measured;
+      } else if (!graph_node && !graphs_) {
+        adapt(lock, module, stream, measured);
+      }
+      if (graphs_) cause = "code that had no patches when a CUDA graph was made stays without them";
       measured = measured && module->state == Module::State::patched;
       ++module->launches;
       module->streams.insert(stream);
       result = use(module);
     }
-    state = module->state;
+    if (module->state == Module::State::failed) cause = "a launch runs code that is not instrumented", remedy = "";
   }
-  if (wanted && !measured && state == Module::State::failed) {
-    report_loss("sanitizer", "access_object", 1, "a launch runs code that is not instrumented");
-  } else if (wanted && !measured) {
-    report_loss("sanitizer", "access_object", 1, "other launches of its code may have been running without patches",
-                "the code is patched when its launches have been waited for; without --sample or a filter, as it is loaded");
-  }
+  if (wanted && !measured) report_loss("sanitizer", "access_object", 1, cause, remedy);
   return result;
 }
 
@@ -322,26 +334,9 @@ void Instrumenter::stream_destroyed(Sanitizer_StreamHandle stream) {
 
 void Instrumenter::graph_begins() {
   if (!on_demand_) return;
-  bool busy = false;
-  {
-    Lock lock(mutex_);
-    turn(lock);
-    graphs_ = true;  // no patches are removed from here on
-    std::vector<Known> plain;
-    for (const auto& [handle, module] : modules_) {
-      if (module->state == Module::State::plain) plain.push_back(module);
-    }
-    for (const Known& module : plain) {
-      const bool has_turn = turn(lock);
-      if (module->state != Module::State::plain) continue;
-      if (has_turn && module->begun == 0 && module->streams.empty()) patch(lock, module);
-      else module->state = Module::State::failed, busy = true;
-    }
-  }
-  if (!busy) return;
-  report_loss("sanitizer", "access_object", kNullI64,
-              "code whose launches may have been running when a CUDA graph was made stays without patches",
-              "wait for launches before a graph is made, or record without --sample or a filter");
+  Lock lock(mutex_);
+  turn(lock);  // what is being patched now is in time
+  graphs_ = keeps_ = true;
 }
 
 }  // namespace pasta::sanitizer

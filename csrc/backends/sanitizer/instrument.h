@@ -2,12 +2,16 @@
 //
 // When every launch is measured, a module is patched as it is loaded. When launches may be left out, patches cost them
 // far more than they need: a module is then patched at the first of its launches that is measured, and its patches are
-// removed when those that are not have become many. A CUDA graph may keep the code of its kernels as it is when the
-// graph is made: from the first one on, all modules are patched and stay so.
+// removed when those that are not have become many.
 //
-// The code of a module is changed only while no launch of it can be on its way or running: what these would meet is
-// documented nowhere. Nothing here waits for another stream, or for anything without a time limit: a launch for which
-// code cannot be changed in time is left out, and counted as a loss.
+// In a launch the code of a module is changed only if that is into its context's default stream: into a created one, the
+// library hung for ever (H200, driver 580). And only while no launch of the module can be on its way or running: what
+// these would meet is documented nowhere. Nothing here waits for another stream, or for anything without a time limit: a
+// launch for which code cannot be changed is left out, and counted as a loss.
+//
+// From the first launch into a created stream that is to be measured, and from the first CUDA graph, modules are patched
+// as they are loaded, and patches stay. A graph may keep the code of its kernels as it is when the graph is made: what has
+// no patches then gets none any more.
 #pragma once
 
 #include <sanitizer.h>
@@ -76,6 +80,7 @@ class Instrumenter {
 
   // With mutex_ held, which they release while they wait, or call the library.
   void adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured);
+  bool is_default(CUcontext context, Sanitizer_StreamHandle stream) const;
   bool may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream);
   template <class Condition>
   bool wait(Lock& lock, Condition condition);
@@ -97,7 +102,9 @@ class Instrumenter {
 
   std::mutex mutex_;  // never held during a call to the library
   std::unordered_map<CUmodule, Known> modules_;
+  std::unordered_map<CUcontext, Sanitizer_StreamHandle> default_streams_;
   bool graphs_ = false;  // one was made
+  bool keeps_ = false;   // patches, wherever they are, and adds them to what is loaded
   bool patient_ = true;  // until something was waited for in vain
 
   // The library wants its patching calls one after the other: the module that they are about now, or null.

@@ -72,8 +72,8 @@ void two_modules() {
   values.check();
 }
 
-// Ten increments while a kernel of the same module runs in another stream, and ten when it was waited for. All are loaded
-// before: that could wait.
+// Ten increments while a kernel of the same module runs in a created stream, and ten when it was waited for. All are
+// loaded before: that could wait.
 void beside_a_kernel() {
   constexpr unsigned kTimes = 400'000;
   Values values;
@@ -82,13 +82,13 @@ void beside_a_kernel() {
   CHECK(cudaMemset(count, 0, sizeof(*count)));
   cudaFuncAttributes attributes;
   CHECK(cudaFuncGetAttributes(&attributes, increment));
-  cudaStream_t streams[2];
-  for (cudaStream_t& stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK(cudaDeviceSynchronize());
-  busy<<<1, 1, 0, streams[0]>>>(count, kTimes);
-  values.launch(increment, 10, streams[1]);
-  CHECK(cudaStreamSynchronize(streams[0]));
-  values.launch(increment, 10, streams[1]);
+  busy<<<1, 1, 0, stream>>>(count, kTimes);
+  values.launch(increment, 10);
+  CHECK(cudaStreamSynchronize(stream));
+  values.launch(increment, 10);
   values.check();
   unsigned found = 0;
   CHECK(cudaMemcpy(&found, count, sizeof(found), cudaMemcpyDeviceToHost));
@@ -104,24 +104,22 @@ void behind_a_kernel() {
   cudaFuncAttributes attributes;
   CHECK(cudaFuncGetAttributes(&attributes, increment));
   CHECK(cudaFuncGetAttributes(&attributes, wait_for_the_host));
-  cudaStream_t stream;
-  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  wait_for_the_host<<<1, 1, 0, stream>>>(flag);
-  values.launch(increment, 1, stream);
+  wait_for_the_host<<<1, 1>>>(flag);
+  values.launch(increment, 1);
   *flag = 1;
-  CHECK(cudaStreamSynchronize(stream));
-  values.launch(increment, 10, stream);
+  CHECK(cudaStreamSynchronize(nullptr));
+  values.launch(increment, 10);
   values.check();
 }
 
-// A graph of one node, made when the patches of its module are gone, and launches before and after. `waits`: for those
-// before, until the graph is made.
-void launch_graph(bool waits) {
+// A graph of one node, 30 times, and launches of its module before it is made and after.
+void launch_graph(int before) {
   Values values;
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
-  values.launch(increment, 1000, stream);
-  if (waits) CHECK(cudaStreamSynchronize(stream));
+  cudaFuncAttributes attributes;
+  CHECK(cudaFuncGetAttributes(&attributes, late));
+  values.launch(increment, before);
   cudaGraph_t graph;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   values.launch(late, 1, stream);
@@ -130,20 +128,20 @@ void launch_graph(bool waits) {
   CHECK(cudaGraphInstantiate(&executable, graph, 0));
   for (int i = 0; i < 30; ++i) CHECK(cudaGraphLaunch(executable, stream));
   values.add(30 - 1);
-  values.launch(increment, 2000, stream);
+  values.launch(increment, 2000);
   values.check();
 }
 
-void graph() { launch_graph(true); }
-void graph_at_once() { launch_graph(false); }
+void graph() { launch_graph(5); }
+void graph_of_plain_code() { launch_graph(0); }
 
-void threads() {
+void launch_in_threads(bool own_streams) {
   std::vector<std::thread> workers;
   for (int t = 0; t < 4; ++t) {
-    workers.emplace_back([] {
+    workers.emplace_back([own_streams] {
       Values values;
-      cudaStream_t stream;
-      CHECK(cudaStreamCreate(&stream));
+      cudaStream_t stream = nullptr;
+      if (own_streams) CHECK(cudaStreamCreate(&stream));
       for (int i = 0; i < 15; ++i) {
         values.launch(increment, 100, stream);
         CHECK(cudaStreamSynchronize(stream));
@@ -153,6 +151,9 @@ void threads() {
   }
   for (std::thread& worker : workers) worker.join();
 }
+
+void threads() { launch_in_threads(false); }
+void threads_in_streams() { launch_in_threads(true); }
 
 int main(int argc, char** argv) {
   struct Mode {
@@ -165,8 +166,9 @@ int main(int argc, char** argv) {
                         {"beside", beside_a_kernel},
                         {"behind", behind_a_kernel},
                         {"graph", graph},
-                        {"graph_at_once", graph_at_once},
-                        {"threads", threads}};
+                        {"graph_of_plain_code", graph_of_plain_code},
+                        {"threads", threads},
+                        {"threads_in_streams", threads_in_streams}};
   for (const Mode& mode : modes) {
     if (argc < 2 || std::strcmp(argv[1], mode.name) != 0) continue;
     mode.run();

@@ -26,6 +26,10 @@ namespace fake {
 
 using Stream = Sanitizer_StreamHandle;
 
+inline const Stream kDefaultStream = reinterpret_cast<Stream>(0xdef);
+// In a callback in which changing code hangs: of a launch into another stream, of a graph.
+inline thread_local bool t_code_is_locked = false;
+
 struct Gpu {
   std::recursive_mutex mutex;
   std::map<Stream, std::deque<std::function<void()>>> streams;
@@ -49,6 +53,11 @@ struct Gpu {
   std::function<void()> before_waiting;    // called at the start of each wait for a stream
 };
 inline Gpu g_gpu;
+
+[[noreturn]] inline void hang(const char* why) {
+  std::fprintf(stderr, "hangs: %s\n", why);
+  std::_Exit(1);
+}
 
 inline void run(Stream stream) {
   std::lock_guard lock(g_gpu.mutex);
@@ -105,10 +114,7 @@ inline void wait(Stream stream) {
   if (!g_gpu.faulted) run(stream);
 }
 inline SanitizerResult synchronize(Stream stream) {
-  if (g_gpu.stuck.count(stream) != 0) {
-    std::fputs("waits for ever for a kernel that waits for the program\n", stderr);
-    std::_Exit(1);
-  }
+  if (g_gpu.stuck.count(stream) != 0) hang("a kernel is waited for that waits for the program");
   wait(stream);
   return result();
 }
@@ -132,6 +138,7 @@ inline SanitizerResult fill(void* at, int value, size_t bytes, Stream stream) {
 
 // The code of the module changes: a launch that is still to run would find it changed.
 inline void change_code(CUmodule module) {
+  if (t_code_is_locked) hang("code is changed in a callback in which the driver holds a lock for it");
   if (g_gpu.while_patching) g_gpu.while_patching();
   std::lock_guard lock(g_gpu.mutex);
   g_gpu.dangers += g_gpu.launched.count(module) != 0;
@@ -170,7 +177,7 @@ inline void install() {
     return SANITIZER_SUCCESS;
   };
   call.sanitizerGetStreamHandle = [](CUcontext, CUstream, Stream* stream) {
-    *stream = reinterpret_cast<Stream>(0xdef);
+    *stream = kDefaultStream;
     return SANITIZER_SUCCESS;
   };
   call.sanitizerMemcpyDeviceToHost = to_host;

@@ -1,5 +1,6 @@
 // Patches on demand: which modules are patched when launches are left out, over the fake Sanitizer. A launch that is
-// measured while its module has no patches finds nothing there, as on a GPU.
+// measured while its module has no patches finds nothing there, and to change code in the callback of a launch into a
+// created stream ends the program, for the hang that this is on a GPU.
 #include "check.h"
 
 #if __has_include(<sanitizer.h>)
@@ -23,7 +24,8 @@
 
 using namespace pasta;
 using pasta::sanitizer::Instrumenter, pasta::sanitizer::Selection;
-using fake::allocate, fake::callback, fake::kContext, fake::kMiB, fake::stream, fake::wait_for, fake::zeroed;
+using fake::allocate, fake::callback, fake::kContext, fake::kDefaultStream, fake::kMiB, fake::stream, fake::wait_for,
+    fake::zeroed;
 
 namespace {
 
@@ -73,7 +75,7 @@ void end(const Sanitizer_LaunchData& data) {
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
 }
 
-void launch(uintptr_t number, int times = 1, fake::Stream in = stream(1), const char* kernel = "sampled") {
+void launch(uintptr_t number, int times = 1, fake::Stream in = kDefaultStream, const char* kernel = "sampled") {
   for (int i = 0; i < times; ++i) end(begin(number, in, kernel));
 }
 
@@ -150,7 +152,7 @@ void test_each_kernel_counts_for_its_module() {
   recorded({{"PASTA_SAMPLE", "40:1000"}}, 40 + 40, [] {
     load(1);
     launch(1, 40);
-    for (int i = 0; i < 40; ++i) launch(1, 2), launch(1, 1, stream(1), "other");
+    for (int i = 0; i < 40; ++i) launch(1, 2), launch(1, 1, kDefaultStream, "other");
     CHECK(module(1).patchings == 1 && module(1).removals == 0);
     launch(1, kMany);
     CHECK(module(1).removals == 1);
@@ -161,7 +163,7 @@ void test_all_is_patched_when_all_is_measured() {
   recorded({}, 30, [] {
     load(1), load(2);
     CHECK(module(1).patched && module(2).patched);
-    launch(1, 30);
+    launch(1, 30, stream(1));
     wait_for(stream(1));
     CHECK(module(1).patchings == 1 && module(1).removals == 0 && module(2).patchings == 1);
   });
@@ -170,7 +172,7 @@ void test_all_is_patched_when_all_is_measured() {
 void test_filters_patch_what_they_select() {
   recorded({{"PASTA_KERNELS", "^wanted$"}}, 2, [] {
     load(1), load(2);
-    for (int i = 0; i < 2; ++i) launch(1, 50), launch(2, 1, stream(1), "wanted");
+    for (int i = 0; i < 2; ++i) launch(1, 50), launch(2, 1, kDefaultStream, "wanted");
     CHECK(module(1).patchings == 0 && module(2).patchings == 1);
   });
   recorded({{"PASTA_LAUNCH_SKIP", "20"}, {"PASTA_LAUNCH_COUNT", "3"}}, 3, [] {
@@ -184,36 +186,57 @@ void test_filters_patch_what_they_select() {
 
 // What is made of a graph may be what its kernels are then.
 void test_graphs_keep_patches() {
-  recorded({{"PASTA_SAMPLE", "2:500"}}, 2 + 2, [] {
-    load(1), load(2);
-    launch(1, 2 + kMany);
-    CHECK(module(1).removals == 1);
-    wait_for(stream(1));
+  recorded({{"PASTA_SAMPLE", "2:500"}}, 3 + 3, [] {
+    load(1);
+    launch(1, 2);
     graph_is_made();
-    CHECK(module(1).patched && module(2).patched);
-    load(3);
-    CHECK(module(3).patched);
-    for (int i = 0; i < 40; ++i) launch_graph(2);  // two of its launches are measured
-    graph_is_made();
-    wait_for(stream(1));
-    CHECK(module(1).patchings == 2 && module(1).removals == 1 && module(2).patchings == 1 && module(2).removals == 0);
+    load(2);
+    CHECK(module(2).patched);
+    launch(1, kMany + 1);
+    for (int i = 0; i < 600; ++i) launch_graph(2);
+    CHECK(module(1).patchings == 1 && module(1).removals == 0 && module(2).patchings == 1 && module(2).removals == 0);
   });
 }
 
-// It may be in the graph as it is, and its launches may be running.
-void test_code_in_use_keeps_no_patches_for_a_graph() {
-  recorded({{"PASTA_SAMPLE", "2:500"}}, 2 + 40, [] {
+void test_graphs_keep_code_without_patches() {
+  recorded({{"PASTA_SAMPLE", "2:500"}}, 2, [] {
     load(1), load(2);
     launch(1, 2 + kMany);
     CHECK(module(1).removals == 1);
+    wait_for(kDefaultStream);
     graph_is_made();
-    CHECK(!module(1).patched && module(2).patched);
-    for (int i = 0; i < 40; ++i) launch(2, 1, stream(1), ("kernel" + std::to_string(i)).c_str());
-    wait_for(stream(1));
+    for (int i = 0; i < 40; ++i) launch_graph(2);  // two of its launches are lost, and one of the first module's
     launch(1, 500);
-    graph_is_made();
-    CHECK(module(1).patchings == 1 && module(2).patchings == 1);
-  }, 2);  // that of the graph, and of one launch
+    CHECK(module(1).patchings == 1 && module(2).patchings == 0);
+  }, 1);
+}
+
+void test_code_stays_as_it_is_in_created_streams() {
+  recorded({{"PASTA_SAMPLE", "2:500"}}, 3, [] {
+    load(1);
+    launch(1, 502, stream(1));
+    CHECK(module(1).patchings == 0);
+  }, kAny);  // all of the three
+}
+
+// Later modules are patched as they are loaded, this one with its next launch into the default stream that it can be.
+void test_created_streams_keep_patches() {
+  recorded({{"PASTA_SAMPLE", "2:5000"}}, 2 + 1, [] {
+    load(1);
+    launch(1, 1, stream(1));  // is lost
+    load(2);
+    CHECK(module(2).patched);
+    launch(2, 2 + kMany, stream(2), "later");
+    wait_for(stream(2));
+    launch(2, kMany, kDefaultStream, "later");
+    launch(1, 1, kDefaultStream, "later");
+    CHECK(!module(1).patched);  // the lost one may be running
+    wait_for(stream(1));
+    launch(1, kMany, kDefaultStream, "later");
+    CHECK(module(1).patched);
+    launch(1, 1, stream(1));
+    for (uintptr_t number : {1, 2}) CHECK(module(number).patchings == 1 && module(number).removals == 0);
+  }, 1);
 }
 
 void test_launches_of_modules_without_patches_have_no_slot() {
@@ -221,11 +244,11 @@ void test_launches_of_modules_without_patches_have_no_slot() {
     fake::g_gpu.unpatchable.insert(module_handle(1));
     load(1), load(2);
     for (int i = 0; i < 2; ++i) {
-      const Sanitizer_LaunchData data = begin(1, stream(1), "sampled");
+      const Sanitizer_LaunchData data = begin(1, kDefaultStream, "sampled");
       CHECK(fake::slot_of(data.hLaunch) == nullptr);
       end(data);
     }
-    launch(2, 1, stream(1), "other");
+    launch(2, 1, kDefaultStream, "other");
   }, 2);  // of the module, and of two launches
 }
 
@@ -233,19 +256,20 @@ void test_launches_of_modules_without_patches_have_no_slot() {
 void test_patches_stay_while_other_streams_may_need_them() {
   recorded({{"PASTA_SAMPLE", "1:1000"}}, 1, [] {
     load(1);
-    launch(1, 1, stream(1));
+    launch(1);
     launch(1, kMany, stream(2));
+    launch(1);
     CHECK(module(1).patched);
-    wait_for(stream(1));
+    wait_for(stream(2));
     const int waits = fake::g_gpu.waits;
-    launch(1, 1, stream(2));
+    launch(1);
     CHECK(!module(1).patched && fake::g_gpu.waits == waits + 1);
   });
   recorded({{"PASTA_SAMPLE", "1:1000"}}, 1, [] {
     load(1);
-    launch(1, 1, stream(1));
+    launch(1);
     launch(1, kMany, stream(2));
-    wait_for(stream(1)), wait_for(stream(2));
+    wait_for(kDefaultStream), wait_for(stream(2));
     const int waits = fake::g_gpu.waits;
     launch(1);
     CHECK(!module(1).patched && fake::g_gpu.waits == waits);  // nothing to wait for
@@ -258,19 +282,19 @@ void test_code_is_not_changed_while_other_streams_may_run_it() {
     load(1);
     fake::g_gpu.stuck.insert(stream(2));
     launch(1, 1, stream(2));
-    launch(1, 2, stream(1), "wanted");
+    launch(1, 2, kDefaultStream, "wanted");
     CHECK(!module(1).patched);
     fake::g_gpu.stuck.clear();
     wait_for(stream(2));
-    launch(1, 1, stream(1));  // is not measured, but the next of the wanted must not be lost
+    launch(1);  // is not measured, but the next of the wanted must not be lost
     CHECK(module(1).patched);
-    launch(1, 2, stream(1), "wanted");
+    launch(1, 2, kDefaultStream, "wanted");
     launch(1, kMany);
     CHECK(module(1).patched && module(1).patchings == 1);
   }, kAny);
 }
 
-// A new stream gets the handle of one that is destroyed before its launches have run.
+// Nobody can wait for one that is destroyed before its launches have run.
 void test_a_stream_that_is_gone_may_still_run_code() {
   recorded({{"PASTA_KERNELS", "^wanted$"}}, 1 + 1, [] {
     load(1);
@@ -278,13 +302,13 @@ void test_a_stream_that_is_gone_may_still_run_code() {
     auto gone = zeroed<Sanitizer_ResourceStreamData>();
     gone.context = kContext, gone.hStream = stream(1);
     callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING, &gone);
-    launch(1, 1, stream(1), "wanted");
-    wait_for(stream(1));
+    launch(1, 1, kDefaultStream, "wanted");
+    wait_for(stream(1)), wait_for(kDefaultStream);
     CHECK(!module(1).patched);
     auto all = zeroed<Sanitizer_SynchronizeData>();
     all.context = kContext;
     callback(SANITIZER_CB_DOMAIN_SYNCHRONIZE, SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED, &all);
-    launch(1, 1, stream(1), "wanted");
+    launch(1, 1, kDefaultStream, "wanted");
   }, kAny);
 }
 
@@ -297,15 +321,15 @@ void test_a_launch_is_not_kept_waiting() {
       instrumenter.begin(kContext, module_handle(1), in, false, measured);
       return measured;
     };
-    begin(stream(1), false);
-    fake::g_gpu.stuck.insert(stream(1));
-    CHECK(!begin(stream(1), true) && !begin(stream(1), true));
+    begin(kDefaultStream, false);
+    fake::g_gpu.stuck.insert(kDefaultStream);
+    CHECK(!begin(kDefaultStream, true) && !begin(kDefaultStream, true));
     const int waits = fake::g_gpu.waits;
     fake::g_gpu.stuck.clear();
-    CHECK(!begin(stream(1), true));  // nor is it tried again
+    CHECK(!begin(kDefaultStream, true));  // nor is it tried again
     CHECK(fake::g_gpu.waits == waits);
-    instrumenter.synchronized(stream(1));
-    CHECK(begin(stream(1), true) && module(1).patched);
+    instrumenter.synchronized(kDefaultStream);
+    CHECK(begin(kDefaultStream, true) && module(1).patched);
   }, 2);  // of three launches, and that nothing is waited for
 }
 
@@ -330,7 +354,7 @@ void test_threads_do_not_wait_for_each_other() {
     });
     while (!held) std::this_thread::yield();
     bool measured = true;
-    instrumenter.begin(kContext, module_handle(1), stream(1), false, measured);
+    instrumenter.begin(kContext, module_handle(1), kDefaultStream, false, measured);
     CHECK(measured && module(1).patched);
     launches.join();
     fake::g_gpu.while_patching = nullptr;
@@ -340,6 +364,7 @@ void test_threads_do_not_wait_for_each_other() {
 void test_launches_wait_while_code_changes() {
   recorded({}, 0, [] {
     Instrumenter instrumenter(Selection::from_environment(), true);
+    instrumenter.loaded(kContext, module_handle(1));
     std::future<void> other;
     fake::g_gpu.while_patching = [&] {
       other = std::async(std::launch::async, [&] {
@@ -349,7 +374,7 @@ void test_launches_wait_while_code_changes() {
       CHECK(other.wait_for(kPatience) == std::future_status::timeout);
     };
     bool measured = true;
-    instrumenter.begin(kContext, module_handle(1), stream(1), false, measured);
+    instrumenter.begin(kContext, module_handle(1), kDefaultStream, false, measured);
     other.wait();
     fake::g_gpu.while_patching = nullptr;
   });
@@ -362,22 +387,21 @@ void test_patches_stay_until_a_launch_is_in_its_stream() {
     launch(1, 1);
     Sanitizer_LaunchData data;
     std::thread([&] {
-      data = begin(1, stream(2), "other");
+      data = begin(1, kDefaultStream, "other");
       std::thread([] {
-        launch(1, kMany, stream(1));
-        wait_for(stream(1)), wait_for(stream(2));
-        launch(1, 1, stream(1));
+        launch(1, kMany);
+        wait_for(kDefaultStream);
+        launch(1);
       }).join();
       CHECK(module(1).patched);
       end(data);
     }).join();
-    wait_for(stream(2));
     launch(1, kMany);
     CHECK(!module(1).patched);
   });
 }
 
-// Each of eight kernels in a module of its own and two that all share, in a stream a thread.
+// Each of eight kernels in a module of its own and two that all share.
 void test_threads_patch_and_remove_at_once() {
   recorded({{"PASTA_SAMPLE", "3:200"}}, 8 * 2 * (3 + 4), [] {
     for (uintptr_t number = 1; number <= 10; ++number) load(number);
@@ -386,9 +410,8 @@ void test_threads_patch_and_remove_at_once() {
       workers.emplace_back([t] {
         const std::string own = "own" + std::to_string(t), shared = "shared" + std::to_string(t);
         for (int i = 0; i < 1000; ++i) {
-          launch(t, 1, stream(static_cast<int>(t)), own.c_str());
-          launch(9 + t % 2, 1, stream(static_cast<int>(t)), shared.c_str());
-          if (i % 16 == 0) wait_for(stream(static_cast<int>(t)));
+          launch(t, 1, kDefaultStream, own.c_str());
+          launch(9 + t % 2, 1, kDefaultStream, shared.c_str());
         }
       });
     }
@@ -407,7 +430,9 @@ int main() {
   test_all_is_patched_when_all_is_measured();
   test_filters_patch_what_they_select();
   test_graphs_keep_patches();
-  test_code_in_use_keeps_no_patches_for_a_graph();
+  test_graphs_keep_code_without_patches();
+  test_code_stays_as_it_is_in_created_streams();
+  test_created_streams_keep_patches();
   test_launches_of_modules_without_patches_have_no_slot();
   test_code_is_not_changed_while_other_streams_may_run_it();
   test_a_stream_that_is_gone_may_still_run_code();
