@@ -198,13 +198,16 @@ bool Instrumenter::is_default(CUcontext context, Sanitizer_StreamHandle stream) 
 }
 
 // Whether no launch of the module can be on its way or running, and it is this thread's turn: for a launch that is about
-// to begin in `stream`, which is waited for. Another stream is not: it may be waiting for what this thread does next.
+// to begin in `stream`, which is waited for. Another stream is not: it may be waiting for what this thread does next. That
+// the program has waited for the launches does not suffice, as another thread may have launched since, unless there is no
+// patience left.
 bool Instrumenter::may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream) {
   if (module.begun != 0 || module.streams.size() != module.streams.count(stream)) return false;
   const int64_t launches = module.launches;
   const Module::State state = module.state;
-  if (!module.streams.empty()) {
-    if (!patient_) return false;
+  if (!patient_) {
+    if (!module.streams.empty()) return false;
+  } else if (module.launches != 0) {
     lock.unlock();
     const bool ended = fences_.wait(module.context, stream, patience_);
     lock.lock();

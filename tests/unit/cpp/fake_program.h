@@ -89,11 +89,14 @@ inline void launch(Stream in, const Kernel& kernel, const char* name = "_Z4loadP
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
 }
 
-inline void wait_for(Stream of) {
-  run(of);
+inline void synchronized(Stream of) {
   auto data = zeroed<Sanitizer_SynchronizeData>();
   data.context = kContext, data.hStream = of;
   callback(SANITIZER_CB_DOMAIN_SYNCHRONIZE, SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED, &data);
+}
+inline void wait_for(Stream of) {
+  run(of);
+  synchronized(of);
 }
 
 // Runs `program` in a process of its own and records it to `output`.

@@ -265,14 +265,15 @@ void test_patches_stay_while_other_streams_may_need_them() {
     launch(1);
     CHECK(!module(1).patched && fake::g_gpu.waits == waits + 1);
   });
-  recorded({{"PASTA_SAMPLE", "1:1000"}}, 1, [] {
+}
+
+// One thread waits for the stream, and another launches before that is told.
+void test_a_wait_of_the_program_does_not_suffice() {
+  recorded({{"PASTA_KERNELS", "^wanted$"}}, 1, [] {
     load(1);
     launch(1);
-    launch(1, kMany, stream(2));
-    wait_for(kDefaultStream), wait_for(stream(2));
-    const int waits = fake::g_gpu.waits;
-    launch(1);
-    CHECK(!module(1).patched && fake::g_gpu.waits == waits);  // nothing to wait for
+    fake::synchronized(kDefaultStream);
+    launch(1, 1, kDefaultStream, "wanted");
   });
 }
 
@@ -412,6 +413,7 @@ void test_threads_patch_and_remove_at_once() {
         for (int i = 0; i < 1000; ++i) {
           launch(t, 1, kDefaultStream, own.c_str());
           launch(9 + t % 2, 1, kDefaultStream, shared.c_str());
+          if (i % 16 == 0) wait_for(kDefaultStream);
         }
       });
     }
@@ -440,6 +442,7 @@ int main() {
   test_threads_do_not_wait_for_each_other();
   test_launches_wait_while_code_changes();
   test_patches_stay_while_other_streams_may_need_them();
+  test_a_wait_of_the_program_does_not_suffice();
   test_patches_stay_until_a_launch_is_in_its_stream();
   test_threads_patch_and_remove_at_once();
   return g_failures == 0 ? 0 : 1;
