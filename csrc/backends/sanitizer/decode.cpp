@@ -100,6 +100,12 @@ class Decoding {
  private:
   AccessSiteRecord& site(uint64_t pc, Space space, AccessSiteKind kind);
   void add_shape(const nvidia::SiteShape& shape, uint64_t executions);
+  // What the device says is not trusted with memory of the program's process: a kernel may have written over it.
+  bool is_counter(uint64_t index, uint32_t counter) {
+    const bool is = index <= slot_.range_count && counter < nvidia::kCountersOfObject;
+    if (!is) ++result.damaged;
+    return is;
+  }
   uint64_t& lanes(uint32_t index, uint32_t counter) { return (&touched_[index].lanes[0][0])[counter]; }
   bool add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry);
   void touch(uint64_t begin, uint64_t end);
@@ -179,6 +185,7 @@ void Decoding::add_quick_counters() {
     const uint64_t key = quick_keys_[place];
     if (key == 0) continue;
     const uint32_t index = nvidia::quick_range(key), counter = nvidia::quick_object_counter(key);
+    if (!is_counter(index, counter)) continue;
     for (uint32_t i = 0; i < quick_.row; ++i) {
       const uint64_t count = quick_counters_[place * quick_.row + i];
       if (count == 0) continue;
@@ -194,12 +201,16 @@ void Decoding::add_hot_counters() {
   for (uint32_t i = 0; i < slot_.hot_capacity; ++i) {
     const nvidia::HotCounter& counter = slot_.hot[i];
     if (counter.key == 0) continue;
-    const uint64_t name = nvidia::hot_name(counter.key);
+    const uint64_t name = nvidia::hot_name(counter.key), index = name / nvidia::kCountersOfObject;
     switch (nvidia::hot_kind(counter.key)) {
       case nvidia::HotKind::object:
-        lanes(static_cast<uint32_t>(name / nvidia::kCountersOfObject), name % nvidia::kCountersOfObject) += counter.count;
+        if (!is_counter(index, 0)) break;
+        lanes(static_cast<uint32_t>(index), name % nvidia::kCountersOfObject) += counter.count;
         break;
-      case nvidia::HotKind::block: slot_.blocks[name] += counter.count; break;
+      case nvidia::HotKind::block:
+        if (name < cuts_.block_count) slot_.blocks[name] += counter.count;
+        else ++result.damaged;
+        break;
       case nvidia::HotKind::site: add_shape(nvidia::SiteShape::of(name), counter.count); break;
     }
   }

@@ -28,6 +28,7 @@ struct DecodedSlot {
   uint64_t coarse_tensor_maps = 0;   // TMA loads whose pages are not exact: im2col, very many rows
   uint64_t lost_accesses = 0;        // executions that found no room in the trace
   uint64_t untraced_tensors = 0;     // TMA loads, which have no rows in it
+  uint64_t damaged = 0;              // counters that are none: something else wrote there
 };
 
 // `start_ns` is when the launch was queued. The marks are changed: what TMA loads read is marked there. Tables, objects

@@ -267,6 +267,8 @@ void Launches::emit(const Flight& flight, const SlotParts& slot) {
   lost("access", decoded.lost_accesses, "a launch makes more accesses than its part of the trace holds",
        "--memory-buffer gives more, --sample measures fewer launches");
   lost("access", decoded.untraced_tensors, "TMA loads have no rows in the trace");
+  lost("access_object", decoded.damaged, "counters of a launch make no sense: a kernel may write where it should not",
+       "compute-sanitizer finds such kernels");
 }
 
 }  // namespace pasta::sanitizer

@@ -260,6 +260,19 @@ void test_quick_and_hot_counters_are_added_up() {
   CHECK(site.min_lanes == 3 && site.max_lanes == 32);
 }
 
+// As if a kernel had written over them.
+void test_counters_that_make_no_sense_are_left_out() {
+  Filled slot;
+  auto* const keys = slot.slot.quick_keys();
+  for (uint32_t i = 0; i < nvidia::kQuickFull.keys; ++i) keys[i] = UINT64_MAX - 64 * i;
+  for (uint32_t i = 0; i < slot.header.hot_capacity; ++i) {
+    const auto kind = i % 2 == 0 ? nvidia::HotKind::object : nvidia::HotKind::block;
+    slot.header.hot[i] = {nvidia::hot_key(kind, (uint64_t{1} << 58) + i, 0), 1};
+  }
+  const DecodedSlot decoded = slot.decode();
+  CHECK(decoded.objects.empty() && decoded.damaged == nvidia::kQuickFull.keys + slot.header.hot_capacity);
+}
+
 void test_trace_becomes_rows() {
   Filled slot(nvidia::kTrace);
   const auto access = [&](uint32_t active, const std::function<uint64_t(uint32_t)>& address) {
@@ -388,6 +401,7 @@ int main() {
   test_old_cuts_change_no_rows();
   test_sites_become_rows();
   test_quick_and_hot_counters_are_added_up();
+  test_counters_that_make_no_sense_are_left_out();
   test_trace_becomes_rows();
   test_full_trace_says_what_is_lost();
   test_tensor_loads_are_the_objects();
