@@ -262,6 +262,11 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
     case SANITIZER_CBID_RESOURCE_ARRAY_DESTROYED:
       on_array(*static_cast<const Sanitizer_ResourceArrayData*>(data), AllocAction::free);
       break;
+    case SANITIZER_CBID_RESOURCE_STREAM_CREATED: {
+      const auto& stream = *static_cast<const Sanitizer_ResourceStreamData*>(data);
+      instrumenter_->stream_created(stream.context, stream.hStream);
+      break;
+    }
     case SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING: on_stream_destroyed(data); break;
     case SANITIZER_CBID_RESOURCE_CONTEXT_DESTROY_STARTING: {
       // Only the first field lies at the same place in every version of this struct.

@@ -247,13 +247,13 @@ void Instrumenter::loaded(CUcontext context, CUmodule handle) {
   Lock lock(mutex_);
   modules_.erase(handle);  // the end of an earlier module at this address was not seen
   const Known module = known(context, handle);
-  const bool now = !on_demand_ || keeps_;
-  if (!now && contexts_.count(context) != 0) return;
+  const bool first = on_demand_ && contexts_.count(context) == 0;
+  if (!first && !patches_what_loads()) return;
   if (!turn(lock)) {
-    if (now) module->state = Module::State::failed;
-  } else if (now) {
-    patch(lock, module);
-  } else {
+    if (patches_what_loads()) module->state = Module::State::failed;
+    return;
+  }
+  if (first) {
     Sanitizer_StreamHandle stream = nullptr;
     change(lock, module, [&] {
       add_patches(context);
@@ -261,8 +261,13 @@ void Instrumenter::loaded(CUcontext context, CUmodule handle) {
       if (library().call.sanitizerGetStreamHandle(context, nullptr, &stream) != SANITIZER_SUCCESS) stream = nullptr;
     });
     if (stream != nullptr) default_streams_[context] = stream;
+    created_streams_.erase(stream);
   }
+  if (patches_what_loads()) patch(lock, module);
 }
+
+// With mutex_ held. Code that may be launched into a created stream can be patched at no other time.
+bool Instrumenter::patches_what_loads() const { return !on_demand_ || keeps_ || !created_streams_.empty(); }
 
 void Instrumenter::unloaded(CUmodule module) {
   std::lock_guard lock(mutex_);
@@ -327,9 +332,16 @@ void Instrumenter::context_synchronized(CUcontext context) {
   }
 }
 
+void Instrumenter::stream_created(CUcontext context, Sanitizer_StreamHandle stream) {
+  if (!on_demand_) return;
+  std::lock_guard lock(mutex_);
+  if (!is_default(context, stream)) created_streams_.insert(stream);
+}
+
 void Instrumenter::stream_destroyed(Sanitizer_StreamHandle stream) {
   if (!on_demand_) return;
   std::lock_guard lock(mutex_);
+  created_streams_.erase(stream);
   for (const auto& [handle, module] : modules_) {
     if (module->streams.erase(stream) != 0) module->streams.insert(nullptr);  // another may get its handle
   }

@@ -9,9 +9,9 @@
 // these would meet is documented nowhere. Nothing here waits for another stream, or for anything without a time limit: a
 // launch for which code cannot be changed is left out, and counted as a loss.
 //
-// From the first launch into a created stream that is to be measured, and from the first CUDA graph, modules are patched
-// as they are loaded, and patches stay. A graph may keep the code of its kernels as it is when the graph is made: what has
-// no patches then gets none any more.
+// So while there are created streams, modules are patched as they are loaded. From the first launch into one that is to be
+// measured, and from the first CUDA graph, patches stay. A graph may keep the code of its kernels as it is when the graph
+// is made: what has no patches then gets none any more.
 #pragma once
 
 #include <sanitizer.h>
@@ -68,6 +68,7 @@ class Instrumenter {
 
   void synchronized(Sanitizer_StreamHandle stream);
   void context_synchronized(CUcontext context);
+  void stream_created(CUcontext context, Sanitizer_StreamHandle stream);
   void stream_destroyed(Sanitizer_StreamHandle stream);  // what is in it goes on
   void graph_begins();  // one is about to be made
 
@@ -81,6 +82,7 @@ class Instrumenter {
   // With mutex_ held, which they release while they wait, or call the library.
   void adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured);
   bool is_default(CUcontext context, Sanitizer_StreamHandle stream) const;
+  bool patches_what_loads() const;
   bool may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream);
   template <class Condition>
   bool wait(Lock& lock, Condition condition);
@@ -103,6 +105,7 @@ class Instrumenter {
   std::mutex mutex_;  // never held during a call to the library
   std::unordered_map<CUmodule, Known> modules_;
   std::unordered_map<CUcontext, Sanitizer_StreamHandle> default_streams_;
+  std::set<Sanitizer_StreamHandle> created_streams_;  // that there are
   bool graphs_ = false;  // one was made
   bool keeps_ = false;   // patches, wherever they are, and adds them to what is loaded
   bool patient_ = true;  // until something was waited for in vain

@@ -60,10 +60,17 @@ void launch_cycles(cudaStream_t stream) {
 
 void cycles() { launch_cycles(nullptr); }
 
+// The code is loaded when there is the stream, or before.
 void cycles_in_a_stream() {
   cudaStream_t stream;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   launch_cycles(stream);
+}
+
+void cycles_in_a_later_stream() {
+  cudaFuncAttributes attributes;
+  CHECK(cudaFuncGetAttributes(&attributes, increment));
+  cycles_in_a_stream();
 }
 
 void two_modules() {
@@ -115,10 +122,10 @@ void behind_a_kernel() {
 // A graph of one node, 30 times, and launches of its module before it is made and after.
 void launch_graph(int before) {
   Values values;
-  cudaStream_t stream;
-  CHECK(cudaStreamCreate(&stream));
   cudaFuncAttributes attributes;
   CHECK(cudaFuncGetAttributes(&attributes, late));
+  cudaStream_t stream;
+  CHECK(cudaStreamCreate(&stream));
   values.launch(increment, before);
   cudaGraph_t graph;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
@@ -162,6 +169,7 @@ int main(int argc, char** argv) {
   };
   const Mode modes[] = {{"cycles", cycles},
                         {"cycles_in_a_stream", cycles_in_a_stream},
+                        {"cycles_in_a_later_stream", cycles_in_a_later_stream},
                         {"two_modules", two_modules},
                         {"beside", beside_a_kernel},
                         {"behind", behind_a_kernel},

@@ -79,6 +79,12 @@ void launch(uintptr_t number, int times = 1, fake::Stream in = kDefaultStream, c
   for (int i = 0; i < times; ++i) end(begin(number, in, kernel));
 }
 
+void stream_comes_or_goes(Sanitizer_CallbackIdResource id, fake::Stream in) {
+  auto data = zeroed<Sanitizer_ResourceStreamData>();
+  data.context = kContext, data.hStream = in;
+  callback(SANITIZER_CB_DOMAIN_RESOURCE, id, &data);
+}
+
 void graph_is_made() {
   const auto data = zeroed<Sanitizer_GraphExecData>();
   callback(SANITIZER_CB_DOMAIN_GRAPHS, SANITIZER_CBID_GRAPHS_GRAPHEXEC_CREATING, &data);
@@ -219,6 +225,27 @@ void test_code_stays_as_it_is_in_created_streams() {
   }, kAny);  // all of the three
 }
 
+// What is loaded while there are created streams is patched then, for it may be launched into them. It may lose its
+// patches in the default stream.
+void test_modules_are_patched_as_they_load_once_streams_are_created() {
+  recorded({{"PASTA_SAMPLE", "2:5000"}}, 2 + 2 + 2, [] {
+    stream_comes_or_goes(SANITIZER_CBID_RESOURCE_STREAM_CREATED, kDefaultStream);  // as it were
+    load(1);
+    CHECK(!module(1).patched);
+    stream_comes_or_goes(SANITIZER_CBID_RESOURCE_STREAM_CREATED, stream(1));
+    load(2), load(3);
+    CHECK(!module(1).patched && module(2).patched && module(3).patched);
+    launch(2, 2 + kMany, kDefaultStream, "second");
+    CHECK(!module(2).patched);
+    launch(3, 2 + kMany, stream(1), "third");
+    CHECK(module(3).patched);
+    wait_for(stream(1));
+    stream_comes_or_goes(SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING, stream(1));
+    launch(1, 2, kDefaultStream, "first");
+    CHECK(module(1).patched);
+  });
+}
+
 // Later modules are patched as they are loaded, this one with its next launch into the default stream that it can be.
 void test_created_streams_keep_patches() {
   recorded({{"PASTA_SAMPLE", "2:5000"}}, 2 + 1, [] {
@@ -300,9 +327,7 @@ void test_a_stream_that_is_gone_may_still_run_code() {
   recorded({{"PASTA_KERNELS", "^wanted$"}}, 1 + 1, [] {
     load(1);
     launch(1, 1, stream(1));
-    auto gone = zeroed<Sanitizer_ResourceStreamData>();
-    gone.context = kContext, gone.hStream = stream(1);
-    callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING, &gone);
+    stream_comes_or_goes(SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING, stream(1));
     launch(1, 1, kDefaultStream, "wanted");
     wait_for(stream(1)), wait_for(kDefaultStream);
     CHECK(!module(1).patched);
@@ -434,6 +459,7 @@ int main() {
   test_graphs_keep_patches();
   test_graphs_keep_code_without_patches();
   test_code_stays_as_it_is_in_created_streams();
+  test_modules_are_patched_as_they_load_once_streams_are_created();
   test_created_streams_keep_patches();
   test_launches_of_modules_without_patches_have_no_slot();
   test_code_is_not_changed_while_other_streams_may_run_it();
