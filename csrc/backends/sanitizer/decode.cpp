@@ -28,13 +28,7 @@ struct Tally {
 
 Tally tally(const ObjectCounters& counters, AccessKind kind) {
   const uint32_t k = static_cast<uint32_t>(kind);
-  Tally sum{static_cast<int64_t>(counters.odd_count[k]), static_cast<int64_t>(counters.odd_bytes[k])};
-  for (uint32_t c = 0; c < nvidia::kSizeClasses; ++c) {
-    const int64_t lanes = static_cast<int64_t>(counters.lanes[k][c]);
-    sum.count += lanes;
-    sum.bytes += lanes << c;
-  }
-  return sum;
+  return {static_cast<int64_t>(counters.count[k]), static_cast<int64_t>(counters.bytes[k])};
 }
 
 // The counters of the ranges that a launch touched: few of very many.
@@ -106,7 +100,11 @@ class Decoding {
     if (!is) ++result.damaged;
     return is;
   }
-  uint64_t& lanes(uint32_t index, uint32_t counter) { return (&touched_[index].lanes[0][0])[counter]; }
+  void add_lanes(uint32_t index, uint32_t counter, uint64_t lanes) {
+    ObjectCounters& counters = touched_[index];
+    counters.count[counter / nvidia::kSizeClasses] += lanes;
+    counters.bytes[counter / nvidia::kSizeClasses] += lanes << counter % nvidia::kSizeClasses;
+  }
   bool add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry);
   void touch(uint64_t begin, uint64_t end);
   void touch_range(uint32_t index, uint64_t begin, uint64_t end);
@@ -189,7 +187,7 @@ void Decoding::add_quick_counters() {
     for (uint32_t i = 0; i < quick_.row; ++i) {
       const uint64_t count = quick_counters_[place * quick_.row + i];
       if (count == 0) continue;
-      lanes(index, counter) += full_ ? 32 * count : count;
+      add_lanes(index, counter, full_ ? 32 * count : count);
       if (!full_) continue;
       const auto kind = static_cast<AccessKind>(counter / nvidia::kSizeClasses);
       add_shape({nvidia::quick_pc(key), kind, counter % nvidia::kSizeClasses, 32, i + 1}, count);
@@ -205,7 +203,7 @@ void Decoding::add_hot_counters() {
     switch (nvidia::hot_kind(counter.key)) {
       case nvidia::HotKind::object:
         if (!is_counter(index, 0)) break;
-        lanes(static_cast<uint32_t>(index), name % nvidia::kCountersOfObject) += counter.count;
+        add_lanes(static_cast<uint32_t>(index), name % nvidia::kCountersOfObject, counter.count);
         break;
       case nvidia::HotKind::block:
         if (name < cuts_.block_count) slot_.blocks[name] += counter.count;
@@ -248,8 +246,8 @@ void Decoding::touch_range(uint32_t index, uint64_t begin, uint64_t end) {
 bool Decoding::add_tensor_load(const TensorMap& map, const nvidia::TensorMapEntry& entry) {
   ObjectCounters& counters = touched_[range_of(map.address)];
   const uint32_t load = static_cast<uint32_t>(AccessKind::load);
-  counters.odd_count[load] += entry.executions;
-  counters.odd_bytes[load] += entry.executions * map.box_bytes;
+  counters.count[load] += entry.executions;
+  counters.bytes[load] += entry.executions * map.box_bytes;
   if (!map.tiled || entry.mode != 0) return false;
   return visit_runs(map, entry, kMostRuns, [this](uint64_t begin, uint64_t end) { touch(begin, end); });
 }
@@ -266,7 +264,7 @@ void Decoding::add_tensor_loads(const TensorMaps& maps) {
     if (!map) {
       // Of a map that could not be read the address is all that is known.
       const uint32_t index = maps.address_comes_first() ? range_of(entry.map[0]) : slot_.range_count;
-      touched_[index].odd_count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
+      touched_[index].count[static_cast<uint32_t>(AccessKind::load)] += entry.executions;
       result.unknown_tensor_maps += entry.executions;
       continue;
     }

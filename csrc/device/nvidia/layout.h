@@ -45,16 +45,15 @@ struct Range {
 };
 static_assert(sizeof(Range) == 24);
 
+// What finds no quick or hot counter, which count lanes by kind and size: accesses of other sizes (partly zero-filled
+// cp.async, bulk copies), and those for which there is no room.
 struct ObjectCounters {
-  // Lanes by kind and log2 of the access's bytes: one atomic gives both the count and the bytes.
-  uint64_t lanes[kAccessKinds][kSizeClasses];
-  // Accesses of any other size: partly zero-filled cp.async, bulk copies.
-  uint64_t odd_count[kAccessKinds], odd_bytes[kAccessKinds];
+  uint64_t count[kAccessKinds], bytes[kAccessKinds];
   // Of a range without pages; others have a Live. Maxima, so that zero means untouched: the end of the last byte, and ~
   // of the first byte's offset.
   uint64_t end, inverted_first;
 };
-static_assert(sizeof(ObjectCounters) == 26 * 8);
+static_assert(sizeof(ObjectCounters) == 8 * 8);
 
 // The first and the last byte touched of a range with pages. Such a range lies between two multiples of 4 GiB, so that
 // the low half of an address tells where. Maxima, so that zero means untouched.

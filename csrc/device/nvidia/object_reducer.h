@@ -50,7 +50,9 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, 
 // By one lane for those that access one object.
 PASTA_DEVICE void count_lanes(const SlotHeader& slot, uint32_t index, uint32_t counter, uint32_t count) {
   if (add_hot(slot, HotKind::object, object_name(index, counter), count)) return;
-  lanes::add(&counters_of(slot, index).lanes[0][0] + counter, count);
+  ObjectCounters& counters = counters_of(slot, index);
+  lanes::add(&counters.count[counter / kSizeClasses], count);
+  lanes::add(&counters.bytes[counter / kSizeClasses], uint64_t{count} << counter % kSizeClasses);
 }
 
 // Likewise for one block.
@@ -128,8 +130,8 @@ template <bool kFull>
 PASTA_DEVICE void reduce_span(const SlotHeader& slot, uint64_t address, uint64_t bytes, AccessKind kind) {
   const Found found = find_range(slot.ranges, slot.range_count, address);
   ObjectCounters& counters = counters_of(slot, found.index);
-  lanes::add(&counters.odd_count[static_cast<uint32_t>(kind)], 1);
-  lanes::add(&counters.odd_bytes[static_cast<uint32_t>(kind)], bytes);
+  lanes::add(&counters.count[static_cast<uint32_t>(kind)], 1);
+  lanes::add(&counters.bytes[static_cast<uint32_t>(kind)], bytes);
   if (found.index == slot.range_count || bytes == 0) return;
   if (kFull) count_blocks(slot, 1u << lanes::index(), found.index, address);
   const uint64_t end = address + bytes;

@@ -90,17 +90,15 @@ void test_empty_slot_has_no_rows() {
 void test_counters_become_rows() {
   Filled slot;
   nvidia::ObjectCounters& counters = slot.header.objects[0];
-  counters.lanes[0][2] = 100;  // loads of 4 bytes
-  counters.lanes[0][4] = 10;   // of 16
-  counters.odd_count[0] = 1, counters.odd_bytes[0] = 48;
-  counters.lanes[1][3] = 7;    // stores of 8
-  counters.lanes[2][2] = 3;    // atomics of 4
+  counters.count[0] = 111, counters.bytes[0] = 400 + 160 + 48;
+  counters.count[1] = 7, counters.bytes[1] = 56;
+  counters.count[2] = 3, counters.bytes[2] = 12;
   counters.end = 2 * kMiB + 4096;
   counters.inverted_first = ~uint64_t{4096};
   slot.header.pages[slot.snapshot->cuts->ranges[0].page_word] = 0b10;
   slot.header.pages[slot.snapshot->cuts->ranges[0].page_word + 16] = 0b1;  // page 512: the second 2 MiB
   slot.header.blocks[0] = 90, slot.header.blocks[1] = 31;
-  slot.header.objects[slot.header.range_count].lanes[1][0] = 2;  // at addresses that nobody holds
+  slot.header.objects[slot.header.range_count].count[1] = 2;  // at addresses that nobody holds
   const DecodedSlot decoded = slot.decode();
   CHECK(decoded.objects.size() == 2);
   const AccessObjectRecord& row = decoded.objects[0];
@@ -124,7 +122,7 @@ void test_tensors_have_rows_of_their_own() {
   slot.reset();
   for (const size_t piece : {0, 1, 2}) {  // before the tensor, it, after it
     nvidia::ObjectCounters& counters = slot.header.objects[piece];
-    counters.lanes[0][2] = 10 * (piece + 1);
+    counters.count[0] = 10 * (piece + 1);
     counters.end = 8, counters.inverted_first = ~uint64_t{4};
     slot.header.pages[slot.snapshot->cuts->ranges[piece].page_word] = 1;
   }
@@ -230,7 +228,7 @@ void test_quick_and_hot_counters_are_added_up() {
   auto* const keys = reinterpret_cast<uint64_t*>(slot.slot.parts().front + nvidia::kQuickFull.keys_at);
   keys[9] = nvidia::quick_key(0x7f00777770, 0, 2);  // loads of 4 bytes of object 5
   quick[9 * nvidia::kQuickFull.row + 3] = 6, quick[9 * nvidia::kQuickFull.row + 31] = 1;  // with 4 and 32 sectors
-  slot.header.objects[1].lanes[1][2] = 5;  // of object 6, which has one block: stores of 4 bytes
+  slot.header.objects[1].count[1] = 5, slot.header.objects[1].bytes[1] = 20;  // stores to object 6, which has one block
   slot.header.objects[1].end = 4;
   slot.header.objects[0].end = 4;
   slot.header.blocks[1] = 1;
