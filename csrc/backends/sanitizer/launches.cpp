@@ -89,6 +89,11 @@ std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const
   return take(table);
 }
 
+// With mutex_ held: for copies, as freeing it might wait for the device.
+void Launches::keep(const HostMemory& image) {
+  if (image.memory != nullptr) staging_.push_back({image.memory, image.bytes});
+}
+
 // As long as there is memory for it, what launches left in their slots is kept for the next like them.
 Slot Launches::take_slot(const Flight& flight) {
   const SlotSizes& sizes = flight.layout.bytes;
@@ -100,14 +105,13 @@ Slot Launches::take_slot(const Flight& flight) {
     if (const Slot slot = pool_.take(sizes, own); slot.slab != nullptr) return slot;
     wanted = pool_.reserve(sizes);
     if (wanted == 0) {
+      for (const HostMemory& image : pool_.recut(sizes)) keep(image);
       retired = pool_.retire(sizes);
       if (!retired.empty()) wanted = pool_.reserve(sizes);
+      for (const SlotPool::Retired& slab : retired) keep(slab.image);
     }
   }
-  for (const SlotPool::Retired& slab : retired) {
-    library().call.sanitizerFree(context_, slab.memory);
-    if (slab.image != nullptr) library().call.sanitizerFreeHost(context_, slab.image);
-  }
+  for (const SlotPool::Retired& slab : retired) library().call.sanitizerFree(context_, slab.memory);
   void* memory = nullptr;
   const bool allocated =
       wanted != 0 && library().call.sanitizerAlloc(context_, &memory, wanted) == SANITIZER_SUCCESS;

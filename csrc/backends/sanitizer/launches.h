@@ -99,6 +99,7 @@ class Launches {
   std::shared_ptr<Table> new_table(uint32_t capacity);
   Slot slot_for(const Flight& flight);
   Slot take_slot(const Flight& flight);
+  void keep(const HostMemory& image);
   bool prepare(Flight& flight);
   SanitizerResult upload_table(const Flight& flight);
   SanitizerResult upload_header(const Flight& flight);

@@ -72,10 +72,10 @@ size_t SlotPool::reserve(const SlotSizes& sizes) {
   return slab;
 }
 
-void SlotPool::add(void* memory, size_t bytes) {
+Slab SlotPool::slab_of(uint8_t* memory, size_t bytes) const {
   const size_t slots = bytes / of_slot_.all();
   Slab slab{};
-  slab.memory = static_cast<uint8_t*>(memory);
+  slab.memory = memory;
   slab.bytes = bytes;
   slab.of_slot = of_slot_;
   slab.used.resize(slots);
@@ -83,19 +83,35 @@ void SlotPool::add(void* memory, size_t bytes) {
   slab.fresh.resize(slots, true);
   slab.headers.resize(slots);
   slab.hinted.resize(slots);
-  slabs_.push_back(std::move(slab));
+  return slab;
 }
 
+void SlotPool::add(void* memory, size_t bytes) { slabs_.push_back(slab_of(static_cast<uint8_t*>(memory), bytes)); }
+
 void SlotPool::cancel(size_t bytes) { bytes_ -= bytes; }
+
+bool SlotPool::is_outgrown(const Slab& slab, const SlotSizes& sizes) {
+  return slab.free == slab.used.size() && !sizes.fit(slab.of_slot);
+}
+
+std::vector<HostMemory> SlotPool::recut(const SlotSizes& sizes) {
+  std::vector<HostMemory> images;
+  for (Slab& slab : slabs_) {
+    if (!is_outgrown(slab, sizes) || slab.bytes < of_slot_.all()) continue;
+    images.push_back(slab.images());
+    slab = slab_of(slab.memory, slab.bytes);
+  }
+  return images;
+}
 
 std::vector<SlotPool::Retired> SlotPool::retire(const SlotSizes& sizes) {
   std::vector<Retired> retired;
   for (auto slab = slabs_.begin(); slab != slabs_.end();) {
-    if (slab->free != slab->used.size() || sizes.fit(slab->of_slot)) {
+    if (!is_outgrown(*slab, sizes) || slab->bytes >= of_slot_.all()) {
       ++slab;
       continue;
     }
-    retired.push_back({slab->memory, slab->image});
+    retired.push_back({slab->memory, slab->images()});
     bytes_ -= slab->bytes;
     slab = slabs_.erase(slab);
   }

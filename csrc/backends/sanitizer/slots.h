@@ -2,8 +2,8 @@
 //
 //   slab   front 0 | front 1 | ... | marks 0 | marks 1 | ... | tables 0 | ... | objects 0 | ... | trace 0 | ...
 //
-// Slots grow with the number and size of memory objects: slabs of the old size go when the last launch that uses
-// them was read. Neighbours are given out first, so that one copy reads many, and one call clears them: a part of
+// Slots grow with the number and size of memory objects: slabs are cut anew when the last launch that uses them was
+// read, rather than freed, which could wait for the device. Neighbours are given out first, so that one copy reads many, and one call clears them: a part of
 // each lies beside the same part of the next. Not thread-safe; calls no vendor.
 #pragma once
 
@@ -27,6 +27,11 @@ struct Hinted {
   bool operator==(const Hinted& other) const { return kernel == other.kernel && cuts == other.cuts; }
 };
 
+struct HostMemory {
+  void* memory;  // null: none
+  size_t bytes;
+};
+
 struct Slab {
   uint8_t* memory;
   size_t bytes;
@@ -41,6 +46,7 @@ struct Slab {
   bool image_tried = false;
 
   SlotParts parts(uint32_t slot) const;
+  HostMemory images() const { return {image, used.size() * of_slot.front}; }
 };
 
 struct Slot {
@@ -66,9 +72,13 @@ class SlotPool {
   void add(void* memory, size_t bytes);
   void cancel(size_t bytes);
 
-  // Slabs that no launch uses and whose slots are too small for `sizes`; the caller frees their memory.
+  // When reserve() gave nothing: cuts slabs that no launch uses, and whose slots are too small for `sizes`, into new slots.
+  // The caller has their images from then on.
+  std::vector<HostMemory> recut(const SlotSizes& sizes);
+  // Those of them that are too small for one slot; the caller frees their memory.
   struct Retired {
-    void *memory, *image;
+    void* memory;
+    HostMemory image;
   };
   std::vector<Retired> retire(const SlotSizes& sizes);
 
@@ -76,6 +86,8 @@ class SlotPool {
 
  private:
   static Slot use(Slot slot);
+  Slab slab_of(uint8_t* memory, size_t bytes) const;
+  static bool is_outgrown(const Slab& slab, const SlotSizes& sizes);
 
   const size_t max_bytes_;
   size_t bytes_ = 0;

@@ -236,15 +236,25 @@ void test_slots_are_given_within_the_bound() {
   for (const int i : {7, 9}) CHECK(pool.take(sizes, own).parts().front == slots[i].parts().front);
   CHECK(pool.take(sizes, own).slab == nullptr);
   for (const int i : {6, 5}) CHECK(pool.take(sizes, own, true).parts().front == slots[i].parts().front);
-  CHECK(pool.retire(sizes).empty());
-  // Larger slots: the idle slabs go, the one in use stays.
+  CHECK(pool.recut(sizes).empty() && pool.retire(sizes).empty());
+  // Larger slots: the idle slabs are cut anew, the one in use stays. Too large ones: they go.
   for (size_t i = 0; i < slots.size(); ++i) {
     if (i != 0) pool.give(slots[i]);
   }
   const SlotSizes larger{4 * kMiB, kMiB / 2, 3 * kMiB / 8, kMiB / 2, kMiB / 8};
   CHECK(pool.reserve(larger) == 0);
-  CHECK(pool.retire(larger).size() == 7 && pool.bytes() == 8 * kMiB);
-  CHECK(grow(larger) && pool.take(larger).slab != nullptr);
+  CHECK(pool.recut(larger).size() == 7 && pool.retire(larger).empty() && pool.bytes() == 64 * kMiB);
+  std::vector<Slot> larger_slots;
+  for (Slot slot = pool.take(larger); slot.slab != nullptr; slot = pool.take(larger)) {
+    CHECK(slot.slab->fresh[slot.index] && slot.slab->of_slot.front == 4 * kMiB);
+    larger_slots.push_back(slot);
+  }
+  CHECK(larger_slots.size() == 7);
+  for (const Slot& slot : larger_slots) pool.give(slot);
+  const SlotSizes largest{9 * kMiB, kMiB / 2, 3 * kMiB / 8, kMiB / 2, kMiB / 8};
+  CHECK(pool.reserve(largest) == 0 && pool.recut(largest).empty());
+  CHECK(pool.retire(largest).size() == 7 && pool.bytes() == 8 * kMiB);
+  CHECK(grow(largest) && pool.take(largest).slab != nullptr);
   CHECK(pool.reserve({100 * kMiB, 0, 3 * kMiB / 8, 0, kMiB / 8}) == 0);
 }
 
