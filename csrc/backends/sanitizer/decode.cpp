@@ -94,6 +94,7 @@ class Decoding {
  private:
   AccessSiteRecord& site(uint64_t pc, Space space, AccessSiteKind kind);
   void add_shape(const nvidia::SiteShape& shape, uint64_t executions);
+  void add_executions(uint64_t key, uint32_t lanes, uint32_t sectors, uint64_t executions);
   // What the device says is not trusted with memory of the program's process: a kernel may have written over it.
   bool is_counter(uint64_t index, uint32_t counter) {
     const bool is = index <= slot_.range_count && counter < nvidia::kCountersOfObject;
@@ -178,19 +179,26 @@ void Decoding::add_live() {
   }
 }
 
+// By the key of a quick counter of full patches: so many executions by so many lanes, which needed so many sectors.
+void Decoding::add_executions(uint64_t key, uint32_t lanes, uint32_t sectors, uint64_t executions) {
+  const uint32_t index = nvidia::quick_range(key), counter = nvidia::quick_object_counter(key);
+  if (!is_counter(index, counter)) return;
+  add_lanes(index, counter, lanes * executions);
+  const auto kind = static_cast<AccessKind>(counter / nvidia::kSizeClasses);
+  add_shape({nvidia::quick_pc(key), kind, counter % nvidia::kSizeClasses, lanes, sectors}, executions);
+}
+
 void Decoding::add_quick_counters() {
   for (uint32_t place = 0; place < quick_.keys; ++place) {
     const uint64_t key = quick_keys_[place];
-    if (key == 0) continue;
-    const uint32_t index = nvidia::quick_range(key), counter = nvidia::quick_object_counter(key);
-    if (!is_counter(index, counter)) continue;
     for (uint32_t i = 0; i < quick_.row; ++i) {
       const uint64_t count = quick_counters_[place * quick_.row + i];
       if (count == 0) continue;
-      add_lanes(index, counter, full_ ? 32 * count : count);
-      if (!full_) continue;
-      const auto kind = static_cast<AccessKind>(counter / nvidia::kSizeClasses);
-      add_shape({nvidia::quick_pc(key), kind, counter % nvidia::kSizeClasses, 32, i + 1}, count);
+      if (full_) {
+        add_executions(key, 32, i + 1, count);
+      } else if (is_counter(nvidia::quick_range(key), nvidia::quick_object_counter(key))) {
+        add_lanes(nvidia::quick_range(key), nvidia::quick_object_counter(key), count);
+      }
     }
   }
 }
@@ -201,13 +209,16 @@ void Decoding::add_hot_counters() {
     if (counter.key == 0) continue;
     const uint64_t name = nvidia::hot_name(counter.key), index = name / nvidia::kCountersOfObject;
     switch (nvidia::hot_kind(counter.key)) {
+      case nvidia::HotKind::part: {
+        const nvidia::Part part = nvidia::part_of(name);
+        const uint64_t key = full_ && part.place < quick_.keys ? quick_keys_[part.place] : 0;
+        if (key != 0) add_executions(key, part.lanes, part.sectors, counter.count);
+        else ++result.damaged;
+        break;
+      }
       case nvidia::HotKind::object:
         if (!is_counter(index, 0)) break;
         add_lanes(static_cast<uint32_t>(index), name % nvidia::kCountersOfObject, counter.count);
-        break;
-      case nvidia::HotKind::block:
-        if (name < cuts_.block_count) slot_.blocks[name] += counter.count;
-        else ++result.damaged;
         break;
       case nvidia::HotKind::site: add_shape(nvidia::SiteShape::of(name), counter.count); break;
     }

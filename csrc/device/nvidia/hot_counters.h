@@ -1,7 +1,7 @@
 // Counters that warps on all multiprocessors add to at once and that are no quick ones, spread over replicas: additions
 // to one address are done one after the other.
 //
-// Which counter an addition is for is its key, so that one small table serves objects, blocks and sites. Where the
+// Which counter an addition is for is its key, so that one small table serves objects and sites. Where the
 // table has no room near a key's place, the caller adds to the counter that all share.
 #pragma once
 
@@ -44,9 +44,9 @@ PASTA_DEVICE Entry* find_entry(const SlotHeader& slot, Entry* entries, uint32_t 
 
 // What a hot counter counts. A name has 59 bits.
 enum class HotKind : uint32_t {
+  part = 0,    // executions by some lanes of a warp; named by part_name()
   object = 1,  // lanes; named by object_name()
-  block = 2,   // lanes; named by the block's place in the slot
-  site = 3,    // executions; named by SiteShape::name()
+  site = 2,    // executions; named by SiteShape::name()
 };
 
 PASTA_DEVICE uint64_t hot_key(HotKind kind, uint64_t name, uint32_t replica) {
@@ -58,6 +58,19 @@ PASTA_DEVICE uint64_t hot_name(uint64_t key) { return key >> 5; }
 inline constexpr uint32_t kCountersOfObject = kAccessKinds * kSizeClasses;  // those that count lanes
 PASTA_DEVICE uint64_t object_name(uint32_t index, uint32_t counter) {
   return uint64_t{index} * kCountersOfObject + counter;
+}
+
+// What a quick counter of full patches would count, were it of a full warp. Never 0: else a key might be.
+PASTA_DEVICE uint64_t part_name(uint32_t place, uint32_t lanes, uint32_t sectors) {
+  return (uint64_t{place} << 10 | (lanes - 1) << 5 | (sectors - 1)) + 1;
+}
+struct Part {
+  uint32_t place, lanes, sectors;
+};
+PASTA_DEVICE Part part_of(uint64_t name) {
+  const uint64_t bits = name - 1;
+  return {static_cast<uint32_t>(bits >> 10), (static_cast<uint32_t>(bits) >> 5 & 31) + 1,
+          (static_cast<uint32_t>(bits) & 31) + 1};
 }
 
 // By one lane for its warp. False: there is no room.

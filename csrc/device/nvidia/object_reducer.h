@@ -55,17 +55,12 @@ PASTA_DEVICE void count_lanes(const SlotHeader& slot, uint32_t index, uint32_t c
   lanes::add(&counters.bytes[counter / kSizeClasses], uint64_t{count} << counter % kSizeClasses);
 }
 
-// Likewise for one block.
-PASTA_DEVICE void count_block(const SlotHeader& slot, uint32_t block, uint32_t count) {
-  if (!add_hot(slot, HotKind::block, block, count)) lanes::add(slot.blocks + block, count);
-}
-
 PASTA_DEVICE void count_blocks(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address) {
   const Range& range = slot.ranges[index];
   if (range.first_block == kUntracked) return;
   const uint32_t block = range.first_block + static_cast<uint32_t>((address - range.begin) >> kBlockShift);
   const uint32_t peers = lanes::match(group, block);
-  if (lanes::rank(peers) == 0) count_block(slot, block, lanes::count(peers));
+  if (lanes::rank(peers) == 0) lanes::add(slot.blocks + block, lanes::count(peers));
 }
 
 // By one lane for its warp: what the instruction's next execution, or this one again, needs to be counted quickly, if

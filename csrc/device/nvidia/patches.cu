@@ -67,11 +67,6 @@ PASTA_DEVICE_APART void reduce_apart(const SlotHeader& slot, Pc<kDepth> pc, uint
   if constexpr (kSizes) by_size(active, bytes, reduce);
   else reduce(active, bytes);
 }
-PASTA_DEVICE_APART void reduce_touched_apart(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                             uint32_t flags, uint32_t active, uint32_t index) {
-  reduce_touched(slot, active, pc, address, bytes, kind_of(flags), index);
-}
-
 template <bool kSizes>
 PASTA_DEVICE_APART void count_outside_apart(const SlotHeader& slot, uint32_t bytes, uint32_t flags) {
   const auto count = [&](uint32_t group, uint32_t size) { count_outside(slot, group, size, kind_of(flags)); };
@@ -102,12 +97,7 @@ PASTA_DEVICE_APART void count_all_again(const SlotHeader& slot, uint64_t pc, uin
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     if (leads(active)) leave_hint_apart<kDepth>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
     lanes::meet(active);
-    uint32_t index;
-    switch (count_all_quickly<true>(slot, active, pc, address, bytes, shape, index)) {
-      case Outcome::counted: return;
-      case Outcome::touched: return reduce_touched_apart(slot, pc, address, bytes, flags, active, index);
-      case Outcome::unknown: break;
-    }
+    if (count_all_quickly<true>(slot, active, pc, address, bytes, shape)) return;
   }
   reduce_apart<kDepth, kSizes>(slot, pc, address, bytes, flags, active);
 }
@@ -123,12 +113,8 @@ PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t ad
 template <Depth kDepth, bool kSizes>
 PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
                             uint32_t flags) {
-  uint32_t index;
-  switch (count_all_quickly(slot, active, pc, address, bytes, shape_of(flags, bytes), index)) {
-    case Outcome::counted: break;
-    case Outcome::touched: reduce_touched_apart(slot, pc, address, bytes, flags, active, index); break;
-    case Outcome::unknown: count_all_again<kDepth, kSizes>(slot, pc, address, bytes, flags, active); break;
-  }
+  if (count_all_quickly(slot, active, pc, address, bytes, shape_of(flags, bytes))) return;
+  count_all_again<kDepth, kSizes>(slot, pc, address, bytes, flags, active);
 }
 
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,

@@ -113,40 +113,6 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low,
   return true;
 }
 
-enum class Outcome { counted, touched, unknown };
-
-// Objects, blocks and sites, of the warp's lanes in `active`. Counts full warps within one block; of others it at most says
-// what they touch, all in range `index`. The outcome is that of all of them. `kAgain`: the hint was just left, for which
-// they have met.
-template <bool kAgain = false>
-PASTA_DEVICE Outcome count_all_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                       uint32_t bytes, uint32_t shape, uint32_t& index) {
-  constexpr uint32_t kAll = 0xffffffff;
-  const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
-  const lanes::Four what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
-  const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
-  const bool known = (what.x == full_shape(shape, pc)) & (what.z == static_cast<uint32_t>(pc >> 4)) &
-                     is_in(range, what.y, address);
-  index = what.y >> 16;
-  if (!(kAgain ? lanes::ballot(active, known) == active : lanes::all(active, known))) return Outcome::unknown;
-  const uint32_t low = static_cast<uint32_t>(address);
-  const uint32_t first_block = lanes::glance(&slot.ranges[index].first_block);
-  const bool in_blocks = first_block != kUntracked;
-  const uint32_t block = (low - range.x) >> kBlockShift;
-  const bool counted =
-      active == kAll &&
-      (!in_blocks || lanes::ballot(kAll, block != lanes::broadcast(kAll, block, 0)) == 0);
-  if (counted) {
-    const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
-    const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));
-    const uint32_t lane = lanes::index();
-    if (lane == 0) lanes::add(quick_counter<true>(slot, what.y & 0xffff, sectors - 1), 1);
-    if (lane == 1 && in_blocks) lanes::add(slot.blocks + first_block + block, 32);
-  }
-  touch<true>(slot, index, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
-  return counted ? Outcome::counted : Outcome::touched;
-}
-
 // -- What the slow way leaves for it ---------------------------------------------------------------
 
 // By range, kind and size (of CounterOf); and by instruction where the patches are full.

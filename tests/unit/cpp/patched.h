@@ -30,15 +30,13 @@ inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, 
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = lanes::active();
-  uint32_t index;
-  Outcome outcome = count_all_quickly(slot, active, pc, address, bytes, shape(bytes, kind), index);
-  g_quick = outcome == Outcome::counted;
-  if (outcome == Outcome::unknown && lanes::ballot(active, is_outside(slot, address)) == 0) {
+  g_quick = count_all_quickly(slot, active, pc, address, bytes, shape(bytes, kind));
+  if (g_quick) return;
+  if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     hint<true>(slot, active, pc, address, bytes, kind);
-    outcome = count_all_quickly<true>(slot, active, pc, address, bytes, shape(bytes, kind), index);
+    if (count_all_quickly<true>(slot, active, pc, address, bytes, shape(bytes, kind))) return;
   }
-  if (outcome == Outcome::touched) reduce_touched(slot, active, pc, address, bytes, kind, index);
-  if (outcome == Outcome::unknown) reduce_all_slowly(slot, active, pc, address, bytes, kind);
+  reduce_all_slowly(slot, active, pc, address, bytes, kind);
 }
 
 }  // namespace patched

@@ -231,13 +231,13 @@ void test_quick_and_hot_counters_are_added_up() {
   slot.header.objects[1].count[1] = 5, slot.header.objects[1].bytes[1] = 20;  // stores to object 6, which has one block
   slot.header.objects[1].end = 4;
   slot.header.objects[0].end = 4;
-  slot.header.blocks[1] = 1;
+  slot.header.blocks[1] = 11;
   const nvidia::SiteShape full{0x7f00123450, AccessKind::store, 2, 32, 4}, part{0x7f00123450, AccessKind::store, 2, 3, 1};
   const uint32_t counter = 1 * nvidia::kSizeClasses + 2;
   const std::vector<nvidia::HotCounter> hot = {
       {nvidia::hot_key(nvidia::HotKind::object, nvidia::object_name(1, counter), 0), 32},
       {nvidia::hot_key(nvidia::HotKind::object, nvidia::object_name(1, counter), 7), 64},
-      {nvidia::hot_key(nvidia::HotKind::block, 1, 3), 10},
+      {nvidia::hot_key(nvidia::HotKind::part, nvidia::part_name(9, 5, 2), 3), 10},  // by 5 lanes, with 2 sectors
       {nvidia::hot_key(nvidia::HotKind::site, full.name(), 2), 2},
       {nvidia::hot_key(nvidia::HotKind::site, full.name(), 3), 1},
       {nvidia::hot_key(nvidia::HotKind::site, part.name(), 3), 1},
@@ -246,13 +246,14 @@ void test_quick_and_hot_counters_are_added_up() {
   slot.header.sites[5] = {nvidia::site_key(full.pc, MemorySpace::global), 1, 7, 28, 7, 1, 0, 1, 1u << 6};
   const DecodedSlot decoded = slot.decode();
   CHECK(decoded.objects.size() == 2 && decoded.objects[1].stores == 101 && decoded.objects[1].store_bytes == 404);
-  CHECK(decoded.objects[0].object_id == 5 && decoded.objects[0].loads == 7 * 32);
+  CHECK(decoded.objects[0].object_id == 5 && decoded.objects[0].loads == 7 * 32 + 10 * 5);
   CHECK(decoded.blocks.size() == 2);
   CHECK(decoded.blocks[0].object_id == 5 && decoded.blocks[0].accesses == 11);
   CHECK(decoded.blocks[1].object_id == 6 && decoded.blocks[1].accesses == 101);
   CHECK(decoded.sites.size() == 2 && decoded.sites[0].pc == full.pc && decoded.sites[1].pc == 0x7f00777770);
   const AccessSiteRecord &site = decoded.sites[0].row, &loads = decoded.sites[1].row;
-  CHECK(loads.executions == 7 && loads.sectors == 6 * 4 + 32 && loads.ideal_sectors == 7 * 4 && loads.min_lanes == 32);
+  CHECK(loads.executions == 7 + 10 && loads.sectors == 6 * 4 + 32 + 10 * 2 && loads.ideal_sectors == 7 * 4 + 10);
+  CHECK(loads.lanes == decoded.objects[0].loads && loads.min_lanes == 5 && loads.max_lanes == 32);
   CHECK(site.kind == AccessSiteKind::store && site.executions == 5 && site.lanes == 3 * 32 + 3 + 7);
   CHECK(site.bytes == 4 * site.lanes && site.sectors == 3 * 4 + 1 + 7 && site.ideal_sectors == 3 * 4 + 1 + 1);
   CHECK(site.min_lanes == 3 && site.max_lanes == 32);
@@ -262,9 +263,12 @@ void test_quick_and_hot_counters_are_added_up() {
 void test_counters_that_make_no_sense_are_left_out() {
   Filled slot;
   auto* const keys = slot.slot.quick_keys();
-  for (uint32_t i = 0; i < nvidia::kQuickFull.keys; ++i) keys[i] = UINT64_MAX - 64 * i;
+  auto* const quick = reinterpret_cast<uint64_t*>(slot.slot.parts().front + nvidia::kQuickFull.counters_at);
+  for (uint32_t i = 0; i < nvidia::kQuickFull.keys; ++i) {
+    keys[i] = UINT64_MAX - 64 * i, quick[i * nvidia::kQuickFull.row] = 1;
+  }
   for (uint32_t i = 0; i < slot.header.hot_capacity; ++i) {
-    const auto kind = i % 2 == 0 ? nvidia::HotKind::object : nvidia::HotKind::block;
+    const auto kind = i % 2 == 0 ? nvidia::HotKind::object : nvidia::HotKind::part;
     slot.header.hot[i] = {nvidia::hot_key(kind, (uint64_t{1} << 58) + i, 0), 1};
   }
   const DecodedSlot decoded = slot.decode();
