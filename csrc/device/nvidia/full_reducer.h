@@ -20,8 +20,8 @@ PASTA_DEVICE_APART void count_part(const SlotHeader& slot, uint32_t active, uint
   count_shape(slot, {quick_pc(key), kind, counter % kSizeClasses, count, sectors});
 }
 
-// Objects, blocks and sites, of the warp's lanes in `active`. False: nothing was counted, for any of them. `kAgain`: the
-// hint was just left, for which they have met.
+// Objects, blocks and sites, of the warp's lanes in `active`. False: nothing was counted, for any of them. `kAgain`:
+// the hint was just left, for which they have met.
 template <bool kAgain = false>
 PASTA_DEVICE bool count_all_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
                                     uint32_t bytes, uint32_t shape) {
