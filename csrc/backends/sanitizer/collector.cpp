@@ -224,6 +224,30 @@ void Collector::on_callback(Sanitizer_CallbackDomain domain, Sanitizer_CallbackI
   }
 }
 
+namespace {
+
+// Of a context or a stream: the first field lies at the same place in every version of these structs.
+CUcontext context_of(const void* data) { return *static_cast<const CUcontext*>(data); }
+
+// The struct got a field in its middle in 13.1. Null for a library whose version is not known to be on either side.
+Sanitizer_StreamHandle stream_of(const void* data) {
+  struct Before {
+    CUcontext context;
+    CUstream stream;
+    Sanitizer_StreamHandle handle;
+  };
+  struct Since {
+    CUcontext context;
+    CUgreenCtx green_context;
+    CUstream stream;
+    Sanitizer_StreamHandle handle;
+  };
+  if (library().version >= 13001) return static_cast<const Since*>(data)->handle;
+  return library().version_known ? static_cast<const Before*>(data)->handle : nullptr;
+}
+
+}  // namespace
+
 void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
   const auto memory = [data]() -> const Sanitizer_ResourceMemoryData& {
     return *static_cast<const Sanitizer_ResourceMemoryData*>(data);
@@ -262,15 +286,12 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
     case SANITIZER_CBID_RESOURCE_ARRAY_DESTROYED:
       on_array(*static_cast<const Sanitizer_ResourceArrayData*>(data), AllocAction::free);
       break;
-    case SANITIZER_CBID_RESOURCE_STREAM_CREATED: {
-      const auto& stream = *static_cast<const Sanitizer_ResourceStreamData*>(data);
-      instrumenter_->stream_created(stream.context, stream.hStream);
+    case SANITIZER_CBID_RESOURCE_STREAM_CREATED:
+      instrumenter_->stream_created(context_of(data), stream_of(data));
       break;
-    }
     case SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING: on_stream_destroyed(data); break;
     case SANITIZER_CBID_RESOURCE_CONTEXT_DESTROY_STARTING: {
-      // Only the first field lies at the same place in every version of this struct.
-      const CUcontext context = *static_cast<const CUcontext*>(data);
+      const CUcontext context = context_of(data);
       if (const auto launches = known_launches(context)) launches->context_destroyed();
       instrumenter_->forget(context);
       std::lock_guard lock(mutex_);
@@ -281,27 +302,12 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
   }
 }
 
-// The struct got a field in its middle in 13.1. A library whose version is not known to be on either side is not
-// asked: what was in the stream then counts as complete when the context is.
+// Without its handle, what was in the stream counts as complete when the context is.
 void Collector::on_stream_destroyed(const void* data) {
-  struct Before {
-    CUcontext context;
-    CUstream stream;
-    Sanitizer_StreamHandle handle;
-  };
-  struct Since {
-    CUcontext context;
-    CUgreenCtx green_context;
-    CUstream stream;
-    Sanitizer_StreamHandle handle;
-  };
-  const CUcontext context = *static_cast<const CUcontext*>(data);
-  Sanitizer_StreamHandle handle = nullptr;
-  if (library().version >= 13001) handle = static_cast<const Since*>(data)->handle;
-  else if (library().version_known) handle = static_cast<const Before*>(data)->handle;
-  if (handle == nullptr) return;
-  instrumenter_->stream_destroyed(handle);
-  if (const auto launches = known_launches(context)) launches->stream_destroyed(handle);
+  const Sanitizer_StreamHandle stream = stream_of(data);
+  if (stream == nullptr) return;
+  instrumenter_->stream_destroyed(stream);
+  if (const auto launches = known_launches(context_of(data))) launches->stream_destroyed(stream);
 }
 
 }  // namespace pasta::sanitizer

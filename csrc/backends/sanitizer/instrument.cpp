@@ -260,8 +260,7 @@ void Instrumenter::loaded(CUcontext context, CUmodule handle) {
       fences_.prepare(context);
       if (library().call.sanitizerGetStreamHandle(context, nullptr, &stream) != SANITIZER_SUCCESS) stream = nullptr;
     });
-    if (stream != nullptr) default_streams_[context] = stream;
-    created_streams_.erase(stream);
+    if (stream != nullptr) default_streams_[context] = stream, created_streams_.erase(stream);
   }
   if (patches_what_loads()) patch(lock, module);
 }

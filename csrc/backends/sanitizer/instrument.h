@@ -68,7 +68,7 @@ class Instrumenter {
 
   void synchronized(Sanitizer_StreamHandle stream);
   void context_synchronized(CUcontext context);
-  void stream_created(CUcontext context, Sanitizer_StreamHandle stream);
+  void stream_created(CUcontext context, Sanitizer_StreamHandle stream);  // null: which one is not known
   void stream_destroyed(Sanitizer_StreamHandle stream);  // what is in it goes on
   void graph_begins();  // one is about to be made
 
@@ -105,7 +105,7 @@ class Instrumenter {
   std::mutex mutex_;  // never held during a call to the library
   std::unordered_map<CUmodule, Known> modules_;
   std::unordered_map<CUcontext, Sanitizer_StreamHandle> default_streams_;
-  std::set<Sanitizer_StreamHandle> created_streams_;  // that there are
+  std::set<Sanitizer_StreamHandle> created_streams_;  // that there are, or for all that is known may be
   bool graphs_ = false;  // one was made
   bool keeps_ = false;   // patches, wherever they are, and adds them to what is loaded
   bool patient_ = true;  // until something was waited for in vain

@@ -246,6 +246,30 @@ void test_modules_are_patched_as_they_load_once_streams_are_created() {
   });
 }
 
+// Theirs tell of a stream otherwise.
+void test_streams_of_older_libraries() {
+  recorded({{"PASTA_SAMPLE", "2:5000"}}, 0, [] {
+    const struct {
+      CUcontext context;
+      CUstream stream;
+      fake::Stream handle;
+      uint64_t other;
+    } data{kContext, nullptr, stream(1), 5};
+    const auto comes_and_goes = [&](int version, bool known) {
+      auto& library = const_cast<pasta::sanitizer::Library&>(pasta::sanitizer::library());
+      library.version = version, library.version_known = known;
+      callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_STREAM_CREATED, &data);
+      callback(SANITIZER_CB_DOMAIN_RESOURCE, SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING, &data);
+    };
+    comes_and_goes(13000, true);
+    load(1);
+    CHECK(!module(1).patched);
+    comes_and_goes(0, false);  // it is not known which one has gone
+    load(2);
+    CHECK(module(2).patched);
+  });
+}
+
 // Later modules are patched as they are loaded, this one with its next launch into the default stream that it can be.
 void test_created_streams_keep_patches() {
   recorded({{"PASTA_SAMPLE", "2:5000"}}, 2 + 1, [] {
@@ -460,6 +484,7 @@ int main() {
   test_graphs_keep_code_without_patches();
   test_code_stays_as_it_is_in_created_streams();
   test_modules_are_patched_as_they_load_once_streams_are_created();
+  test_streams_of_older_libraries();
   test_created_streams_keep_patches();
   test_launches_of_modules_without_patches_have_no_slot();
   test_code_is_not_changed_while_other_streams_may_run_it();
