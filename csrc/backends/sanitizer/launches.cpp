@@ -90,14 +90,14 @@ std::shared_ptr<Launches::Table> Launches::table_for(const std::shared_ptr<const
 }
 
 // With mutex_ held: for copies, as freeing it might wait for the device.
-void Launches::keep(const HostMemory& image) {
-  if (image.memory != nullptr) staging_.push_back({image.memory, image.bytes});
+void Launches::keep(const Buffer& image) {
+  if (image.memory != nullptr) staging_.push_back(image);
 }
 
 // As long as there is memory for it, what launches left in their slots is kept for the next like them.
 Slot Launches::take_slot(const Flight& flight) {
   const SlotSizes& sizes = flight.layout.bytes;
-  const Hinted own{flight.launch.function, flight.snapshot->cuts};
+  const Hinted own = flight.hinted();
   size_t wanted = 0;
   std::vector<SlotPool::Retired> retired;
   {
@@ -105,7 +105,7 @@ Slot Launches::take_slot(const Flight& flight) {
     if (const Slot slot = pool_.take(sizes, own); slot.slab != nullptr) return slot;
     wanted = pool_.reserve(sizes);
     if (wanted == 0) {
-      for (const HostMemory& image : pool_.recut(sizes)) keep(image);
+      for (const Buffer& image : pool_.recut(sizes)) keep(image);
       retired = pool_.retire(sizes);
       if (!retired.empty()) wanted = pool_.reserve(sizes);
       for (const SlotPool::Retired& slab : retired) keep(slab.image);
@@ -137,7 +137,7 @@ Slot Launches::slot_for(const Flight& flight) {
 SanitizerResult Launches::clean(const Flight& flight) {
   const SlotParts at = flight.slot.parts();
   const SlotSizes& bytes = flight.slot.slab->of_slot;
-  constexpr size_t kKept = nvidia::kSlotHeaderBytes;
+  constexpr size_t kKept = SlotLayout::kHintsAt;
   SanitizerResult result = SANITIZER_SUCCESS;
   for (const auto& [part, size] : {std::pair(at.front + kKept, bytes.front - kKept), std::pair(at.marks, bytes.marks),
                                    std::pair(at.tables, bytes.tables), std::pair(at.objects, bytes.objects)}) {
@@ -182,15 +182,8 @@ SanitizerResult Launches::upload_table(const Flight& flight) {
   return result;
 }
 
-// Hints and quick keys that are of other ranges, or of another kernel: those would leave no room for new ones.
+// Those that are of other ranges, or of another kernel: they would leave no room for new ones.
 SanitizerResult Launches::forget_hints(const Flight& flight) {
-  const Hinted of_this{flight.launch.function, flight.snapshot->cuts};
-  {
-    std::lock_guard lock(mutex_);
-    Hinted& hinted = flight.slot.slab->hinted[flight.slot.index];
-    if (hinted == of_this) return SANITIZER_SUCCESS;
-    hinted = of_this;
-  }
   constexpr size_t kHintsAt = SlotLayout::kHintsAt;
   return library().call.sanitizerMemset(flight.slot.parts().front + kHintsAt, 0, flight.layout.cleared() - kHintsAt,
                                         flight.launch.stream);
@@ -202,15 +195,19 @@ SanitizerResult Launches::upload_header(const Flight& flight) {
   const uint32_t index = flight.slot.index;
   const SlotParts at = flight.slot.parts();
   nvidia::SlotHeader header = flight.layout.header(at, static_cast<const nvidia::Range*>(flight.table->memory));
-  bool fresh;
+  bool fresh, hinted;
   {
     std::lock_guard lock(mutex_);
     fresh = slab.fresh[index];
+    const Hinted own = flight.hinted();
+    hinted = std::exchange(slab.hinted[index], own) == own;
   }
-  SanitizerResult result = forget_hints(flight);
-  if (!fresh && std::memcmp(&header, &slab.headers[index], sizeof(header)) == 0) return result;
-  if (result == SANITIZER_SUCCESS && fresh) result = clean(flight);
-  if (result == SANITIZER_SUCCESS) {
+  const bool same = !fresh && std::memcmp(&header, &slab.headers[index], sizeof(header)) == 0;
+  if (same && hinted) return SANITIZER_SUCCESS;
+  SanitizerResult result = SANITIZER_SUCCESS;
+  if (fresh) result = clean(flight);
+  else if (!hinted) result = forget_hints(flight);
+  if (result == SANITIZER_SUCCESS && !same) {
     result = library().call.sanitizerMemcpyHostToDeviceAsync(at.front, &header, sizeof(header), flight.launch.stream);
   }
   slab.headers[index] = header;  // its launch has the slot for itself

@@ -86,12 +86,10 @@ class Launches {
     std::shared_ptr<const Snapshot> snapshot;  // of memory as it was then
     std::shared_ptr<Table> table;
     bool launched = false;
+
+    Hinted hinted() const { return {launch.function, snapshot->cuts}; }
   };
 
-  struct Buffer {
-    void* memory;
-    size_t bytes;
-  };
   class Staging;
 
   std::shared_ptr<Table> table_for(const std::shared_ptr<const Cuts>& cuts, uint32_t capacity,
@@ -99,7 +97,7 @@ class Launches {
   std::shared_ptr<Table> new_table(uint32_t capacity);
   Slot slot_for(const Flight& flight);
   Slot take_slot(const Flight& flight);
-  void keep(const HostMemory& image);
+  void keep(const Buffer& image);
   bool prepare(Flight& flight);
   SanitizerResult upload_table(const Flight& flight);
   SanitizerResult upload_header(const Flight& flight);

@@ -94,8 +94,8 @@ bool SlotPool::is_outgrown(const Slab& slab, const SlotSizes& sizes) {
   return slab.free == slab.used.size() && !sizes.fit(slab.of_slot);
 }
 
-std::vector<HostMemory> SlotPool::recut(const SlotSizes& sizes) {
-  std::vector<HostMemory> images;
+std::vector<Buffer> SlotPool::recut(const SlotSizes& sizes) {
+  std::vector<Buffer> images;
   for (Slab& slab : slabs_) {
     if (!is_outgrown(slab, sizes) || slab.bytes < of_slot_.all()) continue;
     images.push_back(slab.images());

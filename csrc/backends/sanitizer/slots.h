@@ -3,8 +3,9 @@
 //   slab   front 0 | front 1 | ... | marks 0 | marks 1 | ... | tables 0 | ... | objects 0 | ... | trace 0 | ...
 //
 // Slots grow with the number and size of memory objects: slabs are cut anew when the last launch that uses them was
-// read, rather than freed, which could wait for the device. Neighbours are given out first, so that one copy reads many, and one call clears them: a part of
-// each lies beside the same part of the next. Not thread-safe; calls no vendor.
+// read, rather than freed, which could wait for the device. Neighbours are given out first, so that one copy reads
+// many, and one call clears them: a part of each lies beside the same part of the next. Not thread-safe; calls no
+// vendor.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct Hinted {
   bool operator==(const Hinted& other) const { return kernel == other.kernel && cuts == other.cuts; }
 };
 
-struct HostMemory {
+struct Buffer {  // of the device or of the host
   void* memory;  // null: none
   size_t bytes;
 };
@@ -46,7 +47,7 @@ struct Slab {
   bool image_tried = false;
 
   SlotParts parts(uint32_t slot) const;
-  HostMemory images() const { return {image, used.size() * of_slot.front}; }
+  Buffer images() const { return {image, used.size() * of_slot.front}; }
 };
 
 struct Slot {
@@ -74,11 +75,11 @@ class SlotPool {
 
   // When reserve() gave nothing: cuts slabs that no launch uses, and whose slots are too small for `sizes`, into new slots.
   // The caller has their images from then on.
-  std::vector<HostMemory> recut(const SlotSizes& sizes);
+  std::vector<Buffer> recut(const SlotSizes& sizes);
   // Those of them that are too small for one slot; the caller frees their memory.
   struct Retired {
     void* memory;
-    HostMemory image;
+    Buffer image;
   };
   std::vector<Retired> retire(const SlotSizes& sizes);
 

@@ -115,7 +115,7 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low,
 
 // -- What the slow way leaves for it ---------------------------------------------------------------
 
-// By range, kind and size (of CounterOf); and by instruction where the patches are full.
+// By range, kind and size (of counter_of()); and by instruction where the patches are full.
 PASTA_DEVICE uint64_t quick_key(uint64_t pc, uint32_t index, uint32_t counter) {
   return ((pc >> 4) << 19 | uint64_t{index} << 5 | counter) + 1;
 }
