@@ -86,7 +86,7 @@ bool draw_tiled(decltype(&cuTensorMapEncodeTiled) encode, std::mt19937_64& rando
   if (!interleaved && swizzle != 0 && row > 16u << swizzle) swizzle = 0;
   if (interleave == CU_TENSOR_MAP_INTERLEAVE_32B) swizzle = CU_TENSOR_MAP_SWIZZLE_32B;
   const bool fills = type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && !packed && random() % 4 == 0;
-  alignas(64) CUtensorMap encoded{};
+  CUtensorMap encoded{};
   const CUresult result = encode(
       &encoded, type, rank, operands.address, operands.dimensions, operands.strides, operands.box, operands.steps,
       static_cast<CUtensorMapInterleave>(interleave), static_cast<CUtensorMapSwizzle>(swizzle),
@@ -111,7 +111,7 @@ bool draw_im2col(decltype(&cuTensorMapEncodeIm2col) encode, std::mt19937_64& ran
     if (i > 0) map.numbers[kStrides + i - 1] = 1 + pick(random, 20);
   }
   const Operands operands(map);
-  alignas(64) CUtensorMap encoded{};
+  CUtensorMap encoded{};
   const CUresult result =
       encode(&encoded, type, rank, operands.address, operands.dimensions, operands.strides, lower, upper,
              operands.box[0], static_cast<cuuint32_t>(map.numbers[kPixels] + 1), operands.steps,
