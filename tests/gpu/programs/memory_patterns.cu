@@ -56,7 +56,11 @@ __global__ void async_copy(const float4* in, float4* out) {
 __global__ void padded_copy(const float4* in, float4* out) {
   __shared__ float4 tile[256];
   const int i = blockIdx.x * 256 + threadIdx.x;
-  __pipeline_memcpy_async(&tile[threadIdx.x], &in[i], sizeof(float4), threadIdx.x % 4 < 2 ? 0 : 8);
+  // One instruction for both: of __pipeline_memcpy_async the compiler makes two.
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(&tile[threadIdx.x]));
+  const unsigned read = threadIdx.x % 4 < 2 ? 16 : 8;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(&in[i])), "r"(read)
+               : "memory");
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();
