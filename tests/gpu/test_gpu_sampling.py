@@ -1,8 +1,7 @@
 """Launches that are left out run without patches, and those that are measured have every access.
 
-Which are measured follows from the rule: the first N of each kernel and grid, then every K-th. Of these are lost those
-in created streams whose code has no patches yet: there it is not changed. Each launch of programs/memory_sampling.cu
-loads and stores every element once.
+Which are measured follows from the rule: the first N of each kernel and grid, then every K-th. Each launch of
+programs/memory_sampling.cu loads and stores every element once.
 """
 
 from __future__ import annotations
@@ -80,19 +79,14 @@ def test_patches_that_come_and_go_leave_counts_exact(measure: Recorder) -> None:
         run.check(done["instrumentation removed"] >= 2 and done["instrumented again"] >= 2)
 
 
-def test_code_that_loads_when_there_are_streams_has_patches(measure: Recorder) -> None:
+def test_patches_come_and_go_in_a_created_stream(measure: Recorder) -> None:
     run = measure("cycles_in_a_stream", memory="objects,sites", PASTA_SAMPLE="2:2000")
     check_measured(run, "increment", sampled(5000, 2, 2000))
     check_measured(run, "late", [0])
-    run.check(lost(run) == 0 and logs(run) == {"instrumented": 1})
-
-
-def test_code_stays_as_it_is_in_a_created_stream(measure: Recorder) -> None:
-    run = measure("cycles_in_a_later_stream", memory="objects,sites", PASTA_SAMPLE="2:2000")
-    check_measured(run, "increment", [])
-    check_measured(run, "late", [])
-    run.check(lost(run) == len(sampled(5000, 2, 2000)) + 1)
-    run.check(run.table("loss")["cause"].str.contains("into the default stream only").any())
+    done = logs(run)
+    run.check(lost(run) == 0 and done["instrumented"] == 1)
+    if patching_ms(run) < 249:
+        run.check(done["instrumentation removed"] >= 2 and done["instrumented again"] >= 2)
 
 
 def test_only_modules_with_selected_kernels_are_patched(measure: Recorder) -> None:
@@ -102,10 +96,10 @@ def test_only_modules_with_selected_kernels_are_patched(measure: Recorder) -> No
     run.check(logs(run) == {"instrumented": 1})
 
 
-def test_a_module_is_not_patched_while_a_kernel_of_it_runs(measure: Recorder) -> None:
+def test_code_changes_when_what_runs_has_ended(measure: Recorder) -> None:
     run = measure("beside", memory="objects,sites", PASTA_KERNELS="^increment")
-    check_measured(run, "increment", list(range(10, 20)))
-    run.check(lost(run) == 10)
+    check_measured(run, "increment", list(range(10)))
+    run.check(lost(run) == 0)
 
 
 def test_a_launch_waits_for_a_limited_time(measure: Recorder) -> None:
@@ -130,15 +124,10 @@ def test_a_graph_of_code_without_patches(measure: Recorder) -> None:
     run.check(lost(run) == len(sampled(2000, 2, 2000)) + 2)
 
 
-def test_threads_share_a_sampled_kernel(measure: Recorder) -> None:
-    run = measure("threads", memory="objects", PASTA_SAMPLE="3:500")
+@pytest.mark.parametrize("mode", ["threads", "threads_in_streams"])
+def test_threads_share_a_sampled_kernel(measure: Recorder, mode: str) -> None:
+    run = measure(mode, memory="objects", PASTA_SAMPLE="3:500")
     rows = run.table("access_object").group_by("launch_id").agg(pl.col("loads", "stores").sum())
     run.check(run.table("kernel").height == 6000)
-    run.check(rows.rows() and {row[1:] for row in rows.rows()} == {(N, N)})
-    run.check(rows.height + lost(run) == len(sampled(6000, 3, 500)))
-
-
-def test_threads_with_streams_of_their_own(measure: Recorder) -> None:
-    run = measure("threads_in_streams", memory="objects,sites", PASTA_SAMPLE="3:500")
-    check_measured(run, "increment", sampled(6000, 3, 500))
-    run.check(lost(run) == 0)
+    run.check({row[1:] for row in rows.rows()} == {(N, N)})
+    run.check(rows.height == len(sampled(6000, 3, 500)) and lost(run) == 0)

@@ -8,7 +8,6 @@ namespace pasta::sanitizer {
 namespace {
 
 struct Entry {
-  ModuleUse module;
   std::shared_ptr<Launches> launches;
   uint64_t token;
   bool in_graph;
@@ -17,14 +16,14 @@ thread_local std::vector<Entry> t_begun;
 
 }  // namespace
 
-void Begun::add(ModuleUse module, std::shared_ptr<Launches> launches, uint64_t token, bool in_graph) {
-  t_begun.push_back({std::move(module), std::move(launches), token, in_graph});
+void Begun::add(std::shared_ptr<Launches> launches, uint64_t token, bool in_graph) {
+  t_begun.push_back({std::move(launches), token, in_graph});
 }
 
 void Begun::launched(bool graphs_too) {
   const auto is_launched = [graphs_too](const Entry& entry) {
     if (entry.in_graph && !graphs_too) return false;
-    if (entry.launches != nullptr) entry.launches->launched(entry.token);
+    entry.launches->launched(entry.token);
     return true;
   };
   t_begun.erase(std::remove_if(t_begun.begin(), t_begun.end(), is_launched), t_begun.end());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "backends/sanitizer/backend.h"
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/driver.h"
+#include "backends/sanitizer/launch_calls.h"
 #include "backends/sanitizer/library.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
@@ -47,6 +49,15 @@ uint32_t features_of(const Selection& selection) {
   if (library().version >= 13005) features |= nvidia::kZeroFills;
   return features;
 }
+
+// A part of a callback in which the driver may call back for what it does in the program's stead.
+class Outside {
+ public:
+  Outside() { t_inside = false; }
+  ~Outside() { t_inside = true; }
+  Outside(const Outside&) = delete;
+  Outside& operator=(const Outside&) = delete;
+};
 
 // On a thread that does nothing else.
 Encoders find_encoders(CUcontext context) {
@@ -144,7 +155,19 @@ bool Collector::subscribe() {
        {SANITIZER_CBID_DRIVER_API_cuTensorMapEncodeTiled, SANITIZER_CBID_DRIVER_API_cuTensorMapEncodeIm2col}) {
     call.sanitizerEnableCallback(1, subscriber_, SANITIZER_CB_DOMAIN_DRIVER_API, encode);
   }
+  if (!instrumenter_->changes_code()) return true;
+  const auto enable = [&](Sanitizer_CallbackId id) {
+    call.sanitizerEnableCallback(1, subscriber_, SANITIZER_CB_DOMAIN_DRIVER_API, id);
+  };
+  std::for_each(std::begin(kLaunchCalls), std::end(kLaunchCalls), enable);
+  std::for_each(std::begin(kCaptureCalls), std::end(kCaptureCalls), enable);
   return true;
+}
+
+// Loads it, as the launch would.
+CUmodule Collector::find_module(CUfunction kernel) {
+  const Outside outside;
+  return module_of(kernel);
 }
 
 void Collector::finish_all() {
@@ -264,7 +287,7 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
       instrumenter_->unloaded(module);
       cubins_.unloaded(module);
       std::lock_guard lock(mutex_);
-      code_.clear();  // its functions' handles may be given to others
+      code_.clear(), modules_.clear();  // its functions' handles may be given to others
       break;
     }
     case SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_ALLOC: on_alloc(memory(), "device"); break;
@@ -286,9 +309,6 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
     case SANITIZER_CBID_RESOURCE_ARRAY_DESTROYED:
       on_array(*static_cast<const Sanitizer_ResourceArrayData*>(data), AllocAction::free);
       break;
-    case SANITIZER_CBID_RESOURCE_STREAM_CREATED:
-      instrumenter_->stream_created(context_of(data), stream_of(data));
-      break;
     case SANITIZER_CBID_RESOURCE_STREAM_DESTROY_STARTING: on_stream_destroyed(data); break;
     case SANITIZER_CBID_RESOURCE_CONTEXT_DESTROY_STARTING: {
       const CUcontext context = context_of(data);
@@ -306,7 +326,7 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
 void Collector::on_stream_destroyed(const void* data) {
   const Sanitizer_StreamHandle stream = stream_of(data);
   if (stream == nullptr) return;
-  instrumenter_->stream_destroyed(stream);
+  instrumenter_->stream_destroyed(context_of(data), stream);
   if (const auto launches = known_launches(context_of(data))) launches->stream_destroyed(stream);
 }
 

@@ -3,13 +3,16 @@
 
 #include <sanitizer.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "backends/sanitizer/cubins.h"
 #include "backends/sanitizer/instrument.h"
@@ -21,6 +24,11 @@
 #include "backends/sanitizer/tensor_maps.h"
 
 namespace pasta::sanitizer {
+
+// Whether a launch is recorded, and then measured: decided once.
+struct LaunchChoice {
+  bool recorded, measured;
+};
 
 class Collector {
  public:
@@ -50,15 +58,16 @@ class Collector {
   void on_graph(Sanitizer_CallbackId id, const void* data);
   void on_graph_node(const Sanitizer_GraphNodeLaunchData& data);
   void on_driver_call(Sanitizer_CallbackId id, const Sanitizer_CallbackData& data);
+  void on_launch_call(Sanitizer_CallbackId id, const Sanitizer_CallbackData& data);
 
   void on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node);
   void on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& node);
   void on_memset(const Sanitizer_MemsetData& data, const GraphNode& node);
-  void run_without_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, ModuleUse module,
-                        bool in_graph);
-  void leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph);
+  LaunchChoice choose(const KernelName& name, const std::array<uint32_t, 3>& grid);
+  CUmodule module_launched(CUcontext context, CUfunction kernel);
+  static CUmodule find_module(CUfunction kernel);
   void set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, void* slot);
-  KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, const Module& module);
+  KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, int patchings);
 
   std::shared_ptr<Launches> launches(CUcontext context);
   std::shared_ptr<Launches> known_launches(CUcontext context);
@@ -83,6 +92,7 @@ class Collector {
     int patchings;  // of its module
   };
   std::unordered_map<CUfunction, Code> code_;
+  std::map<std::pair<CUcontext, CUfunction>, CUmodule> modules_;  // of what was launched, as far as it is asked for
   std::unordered_map<CUarray, int64_t> arrays_;  // their object ids
 
   std::mutex finish_mutex_;

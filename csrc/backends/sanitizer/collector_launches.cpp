@@ -1,14 +1,21 @@
 // Kernel launches, graphs and synchronisation, as the Sanitizer calls back for them.
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/collector.h"
+#include "backends/sanitizer/launch_calls.h"
 #include "backends/sanitizer/library.h"
 #include "backends/sanitizer/normalize.h"
 #include "session/session.h"
 
 namespace pasta::sanitizer {
+namespace {
+
+thread_local std::optional<LaunchChoice> t_choice;  // of the launch that this thread's call is about to make
+
+}  // namespace
 
 std::shared_ptr<Launches> Collector::known_launches(CUcontext context) {
   std::lock_guard lock(mutex_);
@@ -26,13 +33,13 @@ std::shared_ptr<Launches> Collector::launches(CUcontext context) {
   return launches;
 }
 
-KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, const Module& module) {
+KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, int patchings) {
   KernelCode code{name.readable_id};
   if (!selection_.tells_instructions()) return code;
   {
     std::lock_guard lock(mutex_);
     const auto known = code_.find(data.function);
-    if (known != code_.end() && known->second.patchings == module.patchings) return known->second.kernel;
+    if (known != code_.end() && known->second.patchings == patchings) return known->second.kernel;
   }
   code.symbol = name.mangled_id.value != 0 ? name.mangled_id : name.readable_id;
   code.binary = cubins_.measured(data.module);
@@ -42,7 +49,7 @@ KernelCode Collector::kernel_code(const Sanitizer_LaunchData& data, const Kernel
     code.pc = 0;
   }
   std::lock_guard lock(mutex_);
-  code_[data.function] = {code, module.patchings};
+  code_[data.function] = {code, patchings};
   return code;
 }
 
@@ -54,21 +61,19 @@ void Collector::set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandl
   }
 }
 
-void Collector::run_without_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, ModuleUse module,
-                                 bool in_graph) {
-  if (module != nullptr) Begun::add(std::move(module), nullptr, 0, in_graph);
-  set_slot(data, stream, nullptr);
-}
-
-void Collector::leave_out(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, bool in_graph) {
-  bool measured = false;
-  run_without_slot(data, stream, instrumenter_->begin(data.context, data.module, stream, in_graph, measured), in_graph);
+LaunchChoice Collector::choose(const KernelName& name, const std::array<uint32_t, 3>& grid) {
+  if (!select_launch(name.readable)) return {false, false};
+  return {true, !selection_.floor && sampler_.take(name.readable_id.value, grid)};
 }
 
 void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, const GraphNode& node) {
   const KernelName& name = names_.kernel(data.functionName);
   const bool in_graph = node.node_id != kNullI64;
-  if (!select_launch(name.readable)) return leave_out(data, stream, in_graph);
+  const std::optional<LaunchChoice> before = in_graph ? std::nullopt : std::exchange(t_choice, std::nullopt);
+  const LaunchChoice choice = before ? *before : choose(name, {data.gridDim_x, data.gridDim_y, data.gridDim_z});
+  bool measured = choice.measured;
+  const int patchings = instrumenter_->begin(data.context, data.module, stream, measured);
+  if (!choice.recorded) return set_slot(data, stream, nullptr);
   KernelRecord row = to_kernel(data);
   row.queued_ns = now_ns();
   row.thread_id = thread_id();
@@ -81,19 +86,14 @@ void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHand
   row.graph_id = node.graph_id, row.graph_node_id = node.node_id;
   if (traces(TableId::kernel)) emit(row);
 
-  bool measured = !selection_.floor && sampler_.take(name.readable_id.value,
-                                                     {data.gridDim_x, data.gridDim_y, data.gridDim_z});
-  if (!measured) return leave_out(data, stream, in_graph);
-  ModuleUse module = instrumenter_->begin(data.context, data.module, stream, in_graph, measured);
-  if (!measured) return run_without_slot(data, stream, std::move(module), in_graph);
+  if (!measured) return set_slot(data, stream, nullptr);
   const std::shared_ptr<Launches> launches = this->launches(data.context);
   uint64_t token = 0;
-  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, *module), stream,
+  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, patchings), stream,
                                        data.function},
                                       token);
-  if (slot == nullptr) return run_without_slot(data, stream, std::move(module), in_graph);
   set_slot(data, stream, slot);
-  Begun::add(std::move(module), launches, token, in_graph);
+  if (slot != nullptr) Begun::add(launches, token, in_graph);
 }
 
 void Collector::on_graph_node(const Sanitizer_GraphNodeLaunchData& data) {
@@ -128,15 +128,42 @@ void Collector::on_graph(Sanitizer_CallbackId id, const void* data) {
 
 void Collector::on_synchronize(Sanitizer_CallbackId id, const Sanitizer_SynchronizeData& data) {
   Begun::launched(true);
-  if (id == SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED) instrumenter_->synchronized(data.hStream);
-  if (id == SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED) instrumenter_->context_synchronized(data.context);
   const std::shared_ptr<Launches> launches = known_launches(data.context);
   if (launches == nullptr) return;
   if (id == SANITIZER_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED) launches->synchronized(data.hStream);
   if (id == SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED) launches->context_synchronized();
 }
 
+// Of the kernel that is about to be launched.
+CUmodule Collector::module_launched(CUcontext context, CUfunction kernel) {
+  const std::pair key(context, kernel);
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = modules_.find(key);
+    if (known != modules_.end()) return known->second;
+  }
+  const CUmodule module = find_module(kernel);
+  std::lock_guard lock(mutex_);
+  return modules_[key] = module;
+}
+
+// Here, before the driver begins with it, code may change for the launch.
+void Collector::on_launch_call(Sanitizer_CallbackId id, const Sanitizer_CallbackData& data) {
+  t_choice.reset();
+  if (data.callbackSite == SANITIZER_API_EXIT) return instrumenter_->call_ends();
+  if (!instrumenter_->changes_code()) return;
+  CUmodule module = nullptr;
+  const std::optional<LaunchOperands> launch = to_launch(id, data.functionParams);
+  if (launch && data.symbolName != nullptr) {
+    t_choice = choose(names_.kernel(data.symbolName), launch->grid);
+    module = module_launched(data.context, launch->kernel);
+  }
+  instrumenter_->call_begins(data.context, module, t_choice && t_choice->measured);
+}
+
 void Collector::on_driver_call(Sanitizer_CallbackId id, const Sanitizer_CallbackData& data) {
+  if (is_among(kLaunchCalls, id)) return on_launch_call(id, data);
+  if (is_among(kCaptureCalls, id)) return instrumenter_->graph_begins();
   if (data.callbackSite != SANITIZER_API_EXIT || data.functionParams == nullptr) return;
   if (data.functionReturnValue == nullptr ||
       *static_cast<const CUresult*>(data.functionReturnValue) != CUDA_SUCCESS) {

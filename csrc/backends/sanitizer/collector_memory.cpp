@@ -79,6 +79,7 @@ void Collector::on_array(const Sanitizer_ResourceArrayData& data, AllocAction ac
 }
 
 void Collector::on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& node) {
+  instrumenter_->uses(data.apiContext, data.hApiStream);
   if (!collecting() || !traces(TableId::memcpy)) return;
   MemcpyRecord row = to_memcpy(data);
   row.queued_ns = now_ns();
@@ -100,6 +101,7 @@ void Collector::on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& nod
 }
 
 void Collector::on_memset(const Sanitizer_MemsetData& data, const GraphNode& node) {
+  instrumenter_->uses(data.context, data.hStream);
   if (!collecting() || !traces(TableId::memset)) return;
   MemsetRecord row = to_memset(data);
   row.queued_ns = now_ns();

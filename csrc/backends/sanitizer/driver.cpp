@@ -39,6 +39,22 @@ Encoders driver_encoders() {
           find<std::remove_pointer_t<decltype(Encoders::im2col)>>("cuTensorMapEncodeIm2col")};
 }
 
+// What is launched may be a kernel of a library (CUkernel), of which there is a function in each context.
+CUmodule module_of(CUfunction kernel) {
+  static const auto get_module = find<CUresult(CUmodule*, CUfunction)>("cuFuncGetModule");
+  static const auto get_function = find<CUresult(CUfunction*, CUkernel)>("cuKernelGetFunction");
+  CUmodule module = nullptr;
+  if (kernel == nullptr || get_module == nullptr) return nullptr;
+  if (get_module(&module, kernel) == CUDA_SUCCESS) return module;
+  CUfunction function = nullptr;
+  if (get_function == nullptr ||
+      get_function(&function, reinterpret_cast<CUkernel>(kernel)) != CUDA_SUCCESS ||
+      get_module(&module, function) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return module;
+}
+
 DeviceFacts describe_device(int32_t device) {
   DeviceFacts facts{};
   char name[256] = "";

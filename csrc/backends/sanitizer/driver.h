@@ -1,4 +1,5 @@
-// The few calls of the CUDA driver that pasta makes itself: never from a callback, where the driver may hold its locks.
+// The few calls of the CUDA driver that pasta makes itself: never from a callback, where the driver may hold its locks,
+// but for that of a call of the program that is about to begin.
 #pragma once
 
 #include <cuda.h>
@@ -14,6 +15,9 @@ namespace pasta::sanitizer {
 void make_current(CUcontext context);
 
 Encoders driver_encoders();
+
+// The module of a kernel in the current context, which is loaded if it was not; null if it is not known.
+CUmodule module_of(CUfunction kernel);
 
 // What the driver tells about a device; nulls (schema/types.h) and empty texts for what it does not.
 struct DeviceFacts {

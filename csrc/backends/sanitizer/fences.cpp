@@ -1,6 +1,8 @@
 #include "backends/sanitizer/fences.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <thread>
 
 #include "backends/sanitizer/library.h"
@@ -8,8 +10,10 @@
 namespace pasta::sanitizer {
 namespace {
 
-constexpr size_t kBytes = 4096, kApart = 64;  // each in a cache line of its own
+constexpr size_t kBytes = 4096;
 constexpr std::chrono::microseconds kMostAsleep{100};
+
+bool is_filled(const uint8_t* byte) { return __atomic_load_n(byte, __ATOMIC_ACQUIRE) != 0; }
 
 }  // namespace
 
@@ -17,41 +21,55 @@ void Fences::prepare(CUcontext context) {
   void* memory = nullptr;
   if (library().call.sanitizerAllocHost(context, &memory, kBytes) != SANITIZER_SUCCESS) return;
   std::lock_guard lock(mutex_);
-  std::vector<uint8_t*>& free = free_[context];
-  for (size_t at = 0; at < kBytes; at += kApart) free.push_back(static_cast<uint8_t*>(memory) + at);
+  std::vector<uint8_t*>& free = bytes_[context].free;
+  for (size_t at = 0; at < kBytes; ++at) free.push_back(static_cast<uint8_t*>(memory) + at);
 }
 
-uint8_t* Fences::take(CUcontext context) {
-  std::lock_guard lock(mutex_);
-  const auto free = free_.find(context);
-  if (free == free_.end() || free->second.empty()) return nullptr;
-  uint8_t* const byte = free->second.back();
-  free->second.pop_back();
-  return byte;
-}
-
-bool Fences::wait(CUcontext context, Sanitizer_StreamHandle stream, std::chrono::nanoseconds patience) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  uint8_t* const byte = take(context);
-  if (byte == nullptr) return false;
+bool Fences::put(CUcontext context, Sanitizer_StreamHandle stream) {
+  uint8_t* byte = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = bytes_.find(context);
+    if (known == bytes_.end() || known->second.free.empty()) return false;
+    byte = known->second.free.back();
+    known->second.free.pop_back();
+  }
   __atomic_store_n(byte, 0, __ATOMIC_RELEASE);
-  if (library().call.sanitizerMemset(byte, 1, 1, stream) != SANITIZER_SUCCESS) return false;
-  std::chrono::microseconds asleep{1};
-  while (__atomic_load_n(byte, __ATOMIC_ACQUIRE) == 0) {
-    // Given up, it is not used again: the stream may fill it at any time.
+  const bool put = library().call.sanitizerMemset(byte, 1, 1, stream) == SANITIZER_SUCCESS;
+  std::lock_guard lock(mutex_);
+  Bytes& bytes = bytes_[context];
+  (put ? bytes.left : bytes.free).push_back(byte);
+  return put;
+}
+
+bool Fences::passed(CUcontext context) {
+  std::lock_guard lock(mutex_);
+  Bytes& bytes = bytes_[context];
+  const auto filled = std::partition(bytes.left.begin(), bytes.left.end(), std::not_fn(is_filled));
+  std::move(filled, bytes.left.end(), std::back_inserter(bytes.free));
+  bytes.left.erase(filled, bytes.left.end());
+  return bytes.left.empty();
+}
+
+bool Fences::wait(CUcontext context, const std::vector<Sanitizer_StreamHandle>& streams,
+                  std::chrono::nanoseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (const Sanitizer_StreamHandle stream : streams) {
+    if (!put(context, stream)) return false;
+  }
+  for (std::chrono::microseconds asleep{1}; !passed(context); asleep = std::min(asleep * 2, kMostAsleep)) {
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(asleep);
-    asleep = std::min(asleep * 2, kMostAsleep);
   }
-  std::lock_guard lock(mutex_);
-  free_[context].push_back(byte);
   return true;
 }
+
+void Fences::leave(CUcontext context, Sanitizer_StreamHandle stream) { put(context, stream); }
 
 // Its memory goes with it.
 void Fences::forget(CUcontext context) {
   std::lock_guard lock(mutex_);
-  free_.erase(context);
+  bytes_.erase(context);
 }
 
 }  // namespace pasta::sanitizer

@@ -1,4 +1,4 @@
-// Waits for what is in a stream, for a limited time. The library's own wait has no limit, and a launch may only wait for
+// Waits for what is in streams, for a limited time. The library's own wait has no limit, and a launch may only wait for
 // ever where it does without pasta: a kernel before it may wait for what its thread does next.
 #pragma once
 
@@ -16,15 +16,23 @@ class Fences {
  public:
   // Allocates what waiting takes: later, an allocation might itself wait for the device.
   void prepare(CUcontext context);
-  // Whether all that was in the stream has run. The stream itself says so: it fills a byte of host memory.
-  bool wait(CUcontext context, Sanitizer_StreamHandle stream, std::chrono::nanoseconds patience);
+  // Whether all that was in these streams of the context has run, and in those of which only fences are left. A stream
+  // says so itself: it fills a byte of host memory.
+  bool wait(CUcontext context, const std::vector<Sanitizer_StreamHandle>& streams, std::chrono::nanoseconds patience);
+  // The stream is about to go; what is in it goes on.
+  void leave(CUcontext context, Sanitizer_StreamHandle stream);
   void forget(CUcontext context);
 
  private:
-  uint8_t* take(CUcontext context);
+  struct Bytes {
+    std::vector<uint8_t*> free, left;  // these still to be filled, by a stream that was not waited for
+  };
+
+  bool put(CUcontext context, Sanitizer_StreamHandle stream);
+  bool passed(CUcontext context);
 
   std::mutex mutex_;  // never held during a call to the library
-  std::unordered_map<CUcontext, std::vector<uint8_t*>> free_;
+  std::unordered_map<CUcontext, Bytes> bytes_;
 };
 
 }  // namespace pasta::sanitizer

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
+#include <vector>
 
 #include "backends/sanitizer/library.h"
 #include "session/session.h"
@@ -48,6 +48,10 @@ constexpr const char* kAtLoad = "without --sample or a filter, code is patched a
 // and patching again took: an empty patch adds 0.15 ms to a launch of ResNet-18 and 0.5 ms to one of GPT-2 (H200).
 constexpr int64_t kLeastLeftOut = 8, kPatchedLaunchNs = 250'000;
 
+constexpr std::chrono::milliseconds kImpatience{10};
+
+thread_local int t_calls = 0;  // that launch: those of this thread, within each other
+
 bool wants(const Selection& selection, const Patch& patch) {
   if (selection.floor) return patch.at_floor;
   switch (patch.purpose) {
@@ -81,7 +85,7 @@ void tell(const Module& module, int64_t start_ns, int64_t end_ns, const std::str
 }  // namespace
 
 Instrumenter::Instrumenter(const Selection& selection, bool on_demand, std::chrono::nanoseconds patience)
-    : selection_(selection), on_demand_(on_demand && !selection.floor), patience_(patience) {
+    : selection_(selection), on_demand_(on_demand && !selection.floor), changes_code_(on_demand_), patience_(patience) {
 #ifndef PASTA_SANITIZER_TMA
   report_loss("sanitizer", "access_object", kNullI64,
               "TMA loads and stores are not counted: pasta was built with a Sanitizer older than 13.3", kNewer);
@@ -90,9 +94,11 @@ Instrumenter::Instrumenter(const Selection& selection, bool on_demand, std::chro
 
 // -- Patching --------------------------------------------------------------------------------------
 
+// What was waited for in vain once may never come: from then on there is hardly a wait.
 void Instrumenter::lose_patience() {
-  if (!std::exchange(patient_, false)) return;  // told once
-  report_loss("sanitizer", "", kNullI64, "code stays as it is while launches of it may run: waiting for them took too long");
+  if (patience_ <= kImpatience) return;
+  patience_ = kImpatience;
+  report_loss("sanitizer", "", kNullI64, "code stays as it is while kernels run: waiting for them took too long");
 }
 
 template <class Condition>
@@ -102,19 +108,19 @@ bool Instrumenter::wait(Lock& lock, Condition condition) {
   return false;
 }
 
-// Waits until no thread is in the library's patching calls.
+// Waits until no thread changes code.
 bool Instrumenter::turn(Lock& lock) {
-  return wait(lock, [this] { return changing_ == nullptr; });
+  return wait(lock, [this] { return !changing_; });
 }
 
 // Runs `change` without the lock, and nobody else's meanwhile.
 template <class Change>
-void Instrumenter::change(Lock& lock, const Known& module, Change change) {
-  changing_ = module;
+void Instrumenter::change(Lock& lock, Change change) {
+  changing_ = true;
   lock.unlock();
   change();
   lock.lock();
-  changing_ = nullptr;
+  changing_ = false;
   changed_.notify_all();
 }
 
@@ -155,77 +161,57 @@ std::string Instrumenter::apply(CUmodule module) {
   return {};
 }
 
-void Instrumenter::patch(Lock& lock, const Known& module) {
+void Instrumenter::patch(Lock& lock, Module& module) {
   bool covers = false;
   int64_t took = 0;
-  change(lock, module, [&] {
+  change(lock, [&] {
     const int64_t start = now_ns();
-    const bool loads = add_patches(module->context);
+    const bool loads = add_patches(module.context);
     const int64_t patch_start = now_ns();
-    const std::string covered = loads ? apply(module->handle) : std::string();
+    const std::string covered = loads ? apply(module.handle) : std::string();
     const int64_t end = now_ns();
     covers = !covered.empty(), took = end - patch_start;
     std::string log = "instrumented: " + covered;
     if (!covers) log = "not instrumented";
-    else if (module->patchings > 0) log = "instrumented again";
-    tell(*module, start, end, log);
+    else if (module.patchings > 0) log = "instrumented again";
+    tell(module, start, end, log);
   });
-  module->state = covers ? Module::State::patched : Module::State::failed;
-  module->patch_ns = took;
-  ++module->patchings;
+  module.state = covers ? Module::State::patched : Module::State::failed;
+  module.patch_ns = took;
+  ++module.patchings;
 }
 
-void Instrumenter::remove(Lock& lock, const Known& module) {
-  module->state = Module::State::plain;  // whoever is not patient enough finds no patches
+void Instrumenter::remove(Lock& lock, Module& module) {
   SanitizerResult result = SANITIZER_SUCCESS;
-  int64_t took = 0;
-  change(lock, module, [&] {
+  change(lock, [&] {
     const int64_t start = now_ns();
-    result = library().call.sanitizerUnpatchModule(module->handle);
+    result = library().call.sanitizerUnpatchModule(module.handle);
     const int64_t end = now_ns();
-    took = end - start;
-    if (result == SANITIZER_SUCCESS) return tell(*module, start, end, "instrumentation removed");
+    module.removal_ns = end - start;
+    if (result == SANITIZER_SUCCESS) return tell(module, start, end, "instrumentation removed");
     report_loss("sanitizer", "", kNullI64, "patches cannot be removed, launches stay slow: " + describe(result));
   });
-  module->removal_ns = took;
-  if (result != SANITIZER_SUCCESS) module->state = Module::State::patched, module->keeps = true;
+  if (result == SANITIZER_SUCCESS) module.state = Module::State::plain;
+  else module.keeps = true;
 }
 
-// With mutex_ held. The default stream of each thread is another one.
-bool Instrumenter::is_default(CUcontext context, Sanitizer_StreamHandle stream) const {
-  const auto known = default_streams_.find(context);
-  return known != default_streams_.end() && known->second == stream;
+bool Instrumenter::wants_change(const Module& module, bool measured) const {
+  if (frozen_ != nullptr) return false;
+  if (module.state == Module::State::plain) return measured;
+  if (module.state == Module::State::failed || module.keeps) return false;
+  return module.left_out >= std::max(kLeastLeftOut, (module.patch_ns + module.removal_ns) / kPatchedLaunchNs);
 }
 
-// Whether no launch of the module can be on its way or running, and it is this thread's turn: for a launch that is about
-// to begin in `stream`, which is waited for. Another stream is not: it may be waiting for what this thread does next. That
-// the program has waited for the launches does not suffice, as another thread may have launched since, unless there is no
-// patience left.
-bool Instrumenter::may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream) {
-  if (module.begun != 0 || module.streams.size() != module.streams.count(stream)) return false;
-  const int64_t launches = module.launches;
-  const Module::State state = module.state;
-  if (!patient_) {
-    if (!module.streams.empty()) return false;
-  } else if (module.launches != 0) {
-    lock.unlock();
-    const bool ended = fences_.wait(module.context, stream, patience_);
-    lock.lock();
-    if (!ended) lose_patience();
-    if (!ended || module.launches != launches) return false;
-    module.streams.clear();
-  }
-  return turn(lock) && module.launches == launches && module.state == state && !graphs_;
-}
-
-void Instrumenter::adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured) {
-  if (module->state == Module::State::plain && (measured || module->keeps || keeps_)) {
-    if (may_change(lock, *module, stream)) patch(lock, module);
-    module->keeps |= module->state == Module::State::plain;
-  } else if (module->state == Module::State::patched && !module->keeps && !keeps_) {
-    const int64_t enough = std::max(kLeastLeftOut, (module->patch_ns + module->removal_ns) / kPatchedLaunchNs);
-    if (module->left_out >= enough && may_change(lock, *module, stream) && !keeps_) remove(lock, module);
-  }
+// Whether nothing is in the context's streams, at least nothing that pasta knows of.
+bool Instrumenter::is_idle(Lock& lock, CUcontext context) {
+  const std::set<Sanitizer_StreamHandle>& used = streams_[context];
+  const std::vector<Sanitizer_StreamHandle> streams(used.begin(), used.end());
+  const std::chrono::nanoseconds patience = patience_;
+  lock.unlock();
+  const bool idle = fences_.wait(context, streams, patience);
+  lock.lock();
+  if (!idle) lose_patience();
+  return idle;
 }
 
 // -- Modules and launches --------------------------------------------------------------------------
@@ -233,13 +219,14 @@ void Instrumenter::adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle
 // With mutex_ held.
 Instrumenter::Known& Instrumenter::known(CUcontext context, CUmodule module) {
   Known& entry = modules_[module];
-  if (entry == nullptr) entry = std::make_shared<Module>(context, module, next_id());
+  if (entry == nullptr) entry = std::make_shared<Module>(Module{context, module, next_id()});
   return entry;
 }
 
-ModuleUse Instrumenter::use(const Known& module) {
-  ++module->begun;
-  return ModuleUse(module.get(), [module](const Module*) { --module->begun; });
+// With mutex_ held.
+void Instrumenter::freeze(const char* why) {
+  frozen_ = why;
+  changes_code_.store(false, std::memory_order_relaxed);
 }
 
 // What patching takes is there from a context's first module on: later that might have to wait for kernels that run.
@@ -248,25 +235,20 @@ void Instrumenter::loaded(CUcontext context, CUmodule handle) {
   modules_.erase(handle);  // the end of an earlier module at this address was not seen
   const Known module = known(context, handle);
   const bool first = on_demand_ && contexts_.count(context) == 0;
+  const auto patches_what_loads = [this] { return !on_demand_ || frozen_ != nullptr; };
   if (!first && !patches_what_loads()) return;
   if (!turn(lock)) {
     if (patches_what_loads()) module->state = Module::State::failed;
     return;
   }
   if (first) {
-    Sanitizer_StreamHandle stream = nullptr;
-    change(lock, module, [&] {
+    change(lock, [&] {
       add_patches(context);
       fences_.prepare(context);
-      if (library().call.sanitizerGetStreamHandle(context, nullptr, &stream) != SANITIZER_SUCCESS) stream = nullptr;
     });
-    if (stream != nullptr) default_streams_[context] = stream, created_streams_.erase(stream);
   }
-  if (patches_what_loads()) patch(lock, module);
+  if (patches_what_loads()) patch(lock, *module);
 }
-
-// With mutex_ held. Code that may be launched into a created stream can be patched at no other time.
-bool Instrumenter::patches_what_loads() const { return !on_demand_ || keeps_ || !created_streams_.empty(); }
 
 void Instrumenter::unloaded(CUmodule module) {
   std::lock_guard lock(mutex_);
@@ -277,80 +259,85 @@ void Instrumenter::forget(CUcontext context) {
   fences_.forget(context);
   std::lock_guard lock(mutex_);
   contexts_.erase(context);
-  default_streams_.erase(context);
+  streams_.erase(context);
   for (auto module = modules_.begin(); module != modules_.end();) {
     module = module->second->context == context ? modules_.erase(module) : std::next(module);
   }
 }
 
-ModuleUse Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream, bool graph_node,
-                              bool& measured) {
-  if (!on_demand_ && !measured) return nullptr;
-  const bool wanted = measured;
-  ModuleUse result;
-  const char* cause = "other launches of its code may be running: it is patched when they have been waited for";
-  const char* remedy = kAtLoad;
-  {
-    Lock lock(mutex_);
+void Instrumenter::call_begins(CUcontext context, CUmodule handle, bool measured) {
+  if (t_calls++ != 0) return;
+  Lock lock(mutex_);
+  const bool has_turn = turn(lock);
+  if (handle != nullptr) {
     const Known module = known(context, handle);
-    if (!on_demand_) {  // patched, unless its loading was not seen
-      measured = module->state != Module::State::failed;
-      result = module;
-    } else {
-      wait(lock, [&] { return changing_ != module; });
-      module->left_out = measured ? 0 : module->left_out + 1;
-      if (!is_default(context, stream)) {
-        cause = "code is patched for launches into the default stream only: in others the driver hangs";
-        keeps_ |= measured;
-      } else if (!graph_node && !graphs_) {
-        adapt(lock, module, stream, measured);
-      }
-      if (graphs_) cause = "code that had no patches when a CUDA graph was made stays without them";
-      measured = measured && module->state == Module::State::patched;
-      ++module->launches;
-      module->streams.insert(stream);
-      result = use(module);
+    module->left_out = measured ? 0 : module->left_out + 1;
+    if (has_turn && wants_change(*module, measured)) adapt(lock, *module, measured);
+  }
+  ++calls_;
+}
+
+// Others that come now wait.
+void Instrumenter::adapt(Lock& lock, Module& module, bool measured) {
+  changing_ = true;
+  const bool may = wait(lock, [this] { return calls_ == 0; }) && is_idle(lock, module.context) && frozen_ == nullptr;
+  if (!may) module.left_out = 0;  // not tried at each launch
+  else if (measured) patch(lock, module);
+  else remove(lock, module);
+  changing_ = false;
+  changed_.notify_all();
+}
+
+void Instrumenter::call_ends() {
+  if (t_calls == 0 || --t_calls != 0) return;
+  std::lock_guard lock(mutex_);
+  if (--calls_ == 0) changed_.notify_all();
+}
+
+int Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream, bool& measured) {
+  if (!measured && !changes_code()) return 0;
+  const bool wanted = measured;
+  const char* cause = "kernels of the program run for too long: code is not changed meanwhile";
+  const char* remedy = kAtLoad;
+  int patchings = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const Module& module = *known(context, handle);
+    patchings = module.patchings;
+    measured &= on_demand_ ? module.state == Module::State::patched : module.state != Module::State::failed;
+    if (changes_code()) {
+      streams_[context].insert(stream);
+      if (t_calls == 0) freeze("code stays as it is: kernels are launched by calls that pasta does not know");
     }
-    if (module->state == Module::State::failed) cause = "a launch runs code that is not instrumented", remedy = "";
+    if (frozen_ != nullptr) cause = frozen_;
+    if (module.state == Module::State::failed || !on_demand_) {
+      cause = "a launch runs code that is not instrumented", remedy = "";
+    }
   }
   if (wanted && !measured) report_loss("sanitizer", "access_object", 1, cause, remedy);
-  return result;
+  return patchings;
 }
 
-void Instrumenter::synchronized(Sanitizer_StreamHandle stream) {
-  if (!on_demand_) return;
+void Instrumenter::uses(CUcontext context, Sanitizer_StreamHandle stream) {
+  if (!changes_code()) return;
   std::lock_guard lock(mutex_);
-  for (const auto& [handle, module] : modules_) module->streams.erase(stream);
+  streams_[context].insert(stream);
 }
 
-void Instrumenter::context_synchronized(CUcontext context) {
-  if (!on_demand_) return;
-  std::lock_guard lock(mutex_);
-  for (const auto& [handle, module] : modules_) {
-    if (module->context == context) module->streams.clear();
+void Instrumenter::stream_destroyed(CUcontext context, Sanitizer_StreamHandle stream) {
+  if (!changes_code()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (streams_[context].erase(stream) == 0) return;
   }
-}
-
-void Instrumenter::stream_created(CUcontext context, Sanitizer_StreamHandle stream) {
-  if (!on_demand_) return;
-  std::lock_guard lock(mutex_);
-  if (!is_default(context, stream)) created_streams_.insert(stream);
-}
-
-void Instrumenter::stream_destroyed(Sanitizer_StreamHandle stream) {
-  if (!on_demand_) return;
-  std::lock_guard lock(mutex_);
-  created_streams_.erase(stream);
-  for (const auto& [handle, module] : modules_) {
-    if (module->streams.erase(stream) != 0) module->streams.insert(nullptr);  // another may get its handle
-  }
+  fences_.leave(context, stream);
 }
 
 void Instrumenter::graph_begins() {
-  if (!on_demand_) return;
+  if (!changes_code()) return;
   Lock lock(mutex_);
   turn(lock);  // what is being patched now is in time
-  graphs_ = keeps_ = true;
+  freeze("code that had no patches when a CUDA graph was made stays without them");
 }
 
 }  // namespace pasta::sanitizer

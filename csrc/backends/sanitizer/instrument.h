@@ -1,17 +1,18 @@
 // Instrumenting modules: which patch goes to which kind of instruction, and which modules are patched when.
 //
 // When every launch is measured, a module is patched as it is loaded. When launches may be left out, patches cost them
-// far more than they need: a module is then patched at the first of its launches that is measured, and its patches are
+// far more than they need: a module is then patched for the first of its launches that is measured, and its patches are
 // removed when those that are not have become many.
 //
-// In a launch the code of a module is changed only if that is into its context's default stream: into a created one, the
-// library hung for ever (H200, driver 580). And only while no launch of the module can be on its way or running: what
-// these would meet is documented nowhere. Nothing here waits for another stream, or for anything without a time limit: a
-// launch for which code cannot be changed is left out, and counted as a loss.
+// Before it changes code, the library waits without a limit for all that runs in the context, and for launches that
+// other threads are in the middle of; in the callback of a launch into a created stream it hangs for ever (H200, driver
+// 580). So code changes only as a call of the program that launches begins, before the driver takes its locks: while no
+// other thread is in such a call, for new ones wait until it is done, and when the context's streams have been seen to
+// be empty. Nothing here waits without a time limit: a kernel may be waiting for what the program does next. A launch
+// for which code cannot be changed is left out, and counted as a loss.
 //
-// So while there are created streams, modules are patched as they are loaded. From the first launch into one that is to be
-// measured, and from the first CUDA graph, patches stay. A graph may keep the code of its kernels as it is when the graph
-// is made: what has no patches then gets none any more.
+// From the first CUDA graph on code stays as it is, and modules are patched as they are loaded: a graph may keep the
+// code of its kernels as it is when the graph is made.
 #pragma once
 
 #include <sanitizer.h>
@@ -31,25 +32,17 @@
 
 namespace pasta::sanitizer {
 
-// A module, as it is patched now. All but `patchings` belongs to the Instrumenter.
+// A module, as it is patched now.
 struct Module {
-  Module(CUcontext context, CUmodule handle, int64_t build_id) : context(context), handle(handle), build_id(build_id) {}
-
   const CUcontext context;
   const CUmodule handle;
   const int64_t build_id;
   enum class State { plain, patched, failed } state = State::plain;
   int patchings = 0;  // so far: code may lie elsewhere after each
-  bool keeps = false;  // its patches: they could not be removed, or were missed before
+  bool keeps = false;  // its patches, which could not be removed
   int64_t patch_ns = 0, removal_ns = 0;  // what these took the last time
-  int64_t launches = 0;
-  int64_t left_out = 0;       // of these, since the last that was measured
-  std::atomic<int> begun{0};  // of these, and may not be in their stream yet
-  std::set<Sanitizer_StreamHandle> streams{};  // that may still have launches of it; null: that is gone
+  int64_t left_out = 0;  // launches since the last that was measured
 };
-
-// Held by a launch from its begin until it is in its stream: so long the patches of its module stay as they are.
-using ModuleUse = std::shared_ptr<const Module>;
 
 class Instrumenter {
  public:
@@ -61,15 +54,18 @@ class Instrumenter {
   void unloaded(CUmodule module);
   void forget(CUcontext context);
 
-  // A launch begins, which is to be measured or not: its module is patched, or its patches are removed, if need be. May
-  // wait for what is in its stream. `measured` becomes false where the launch runs code without patches. Nodes of
-  // graphs run the code that their graph was made with. The use is null where nobody asks for it.
-  ModuleUse begin(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream, bool graph_node, bool& measured);
+  // Whether code may change for a launch. Then this is to be told of the calls that launch, and of what is in streams.
+  bool changes_code() const { return changes_code_.load(std::memory_order_relaxed); }
+  // This thread's call begins, to launch a kernel of the module (null: not known) that is to be measured or not: the
+  // module is patched, or its patches are removed, if need be. May wait for what is in the context's streams.
+  void call_begins(CUcontext context, CUmodule module, bool measured);
+  void call_ends();
 
-  void synchronized(Sanitizer_StreamHandle stream);
-  void context_synchronized(CUcontext context);
-  void stream_created(CUcontext context, Sanitizer_StreamHandle stream);  // null: which one is not known
-  void stream_destroyed(Sanitizer_StreamHandle stream);  // what is in it goes on
+  // A launch within such a call, or the node of a graph: returns how often its module has been patched. `measured`
+  // becomes false where it runs code without patches.
+  int begin(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream, bool& measured);
+  void uses(CUcontext context, Sanitizer_StreamHandle stream);
+  void stream_destroyed(CUcontext context, Sanitizer_StreamHandle stream);
   void graph_begins();  // one is about to be made
 
  private:
@@ -77,41 +73,37 @@ class Instrumenter {
   using Lock = std::unique_lock<std::mutex>;
 
   Known& known(CUcontext context, CUmodule module);
-  static ModuleUse use(const Known& module);
+  void freeze(const char* why);
 
   // With mutex_ held, which they release while they wait, or call the library.
-  void adapt(Lock& lock, const Known& module, Sanitizer_StreamHandle stream, bool measured);
-  bool is_default(CUcontext context, Sanitizer_StreamHandle stream) const;
-  bool patches_what_loads() const;
-  bool may_change(Lock& lock, Module& module, Sanitizer_StreamHandle stream);
+  bool wants_change(const Module& module, bool measured) const;
+  void adapt(Lock& lock, Module& module, bool measured);
+  bool is_idle(Lock& lock, CUcontext context);
   template <class Condition>
   bool wait(Lock& lock, Condition condition);
-  void lose_patience();
   bool turn(Lock& lock);
   template <class Change>
-  void change(Lock& lock, const Known& module, Change change);
-  void patch(Lock& lock, const Known& module);
-  void remove(Lock& lock, const Known& module);
+  void change(Lock& lock, Change change);
+  void patch(Lock& lock, Module& module);
+  void remove(Lock& lock, Module& module);
 
+  void lose_patience();
   // By the thread whose turn it is.
   bool add_patches(CUcontext context);
   std::string apply(CUmodule module);
 
   const Selection selection_;
   const bool on_demand_;
-  const std::chrono::nanoseconds patience_;
+  std::atomic<bool> changes_code_;
   Fences fences_;
 
   std::mutex mutex_;  // never held during a call to the library
   std::unordered_map<CUmodule, Known> modules_;
-  std::unordered_map<CUcontext, Sanitizer_StreamHandle> default_streams_;
-  std::set<Sanitizer_StreamHandle> created_streams_;  // that there are, or for all that is known may be
-  bool graphs_ = false;  // one was made
-  bool keeps_ = false;   // patches, wherever they are, and adds them to what is loaded
-  bool patient_ = true;  // until something was waited for in vain
-
-  // The library wants its patching calls one after the other: the module that they are about now, or null.
-  Known changing_;
+  std::unordered_map<CUcontext, std::set<Sanitizer_StreamHandle>> streams_;  // in which there may be something
+  const char* frozen_ = nullptr;  // why code stays as it is
+  std::chrono::nanoseconds patience_;
+  int calls_ = 0;          // that launch, and threads are in now
+  bool changing_ = false;  // a thread changes code, or waits to: the library wants such calls one after the other
   std::condition_variable changed_;
   std::unordered_map<CUcontext, bool> contexts_;  // whether the patches were loaded there
   std::set<int> refused_;                         // instructions that the library does not know

@@ -37,11 +37,10 @@ class Directory {
 };
 
 inline void callback(Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void* data) {
-  t_code_is_locked = domain == SANITIZER_CB_DOMAIN_GRAPHS ||
-                     (domain == SANITIZER_CB_DOMAIN_LAUNCH &&
-                      static_cast<const Sanitizer_LaunchData*>(data)->hStream != kDefaultStream);
+  t_loads = domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_LOADED;
+  t_code_is_locked = domain != SANITIZER_CB_DOMAIN_DRIVER_API && !t_loads;
   pasta::sanitizer::Collector::instance().on_callback(domain, id, data);
-  t_code_is_locked = false;
+  t_loads = t_code_is_locked = false;
 }
 
 inline Stream stream(int number) { return reinterpret_cast<Stream>(0x500 + number); }

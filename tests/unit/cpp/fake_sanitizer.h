@@ -27,8 +27,9 @@ namespace fake {
 using Stream = Sanitizer_StreamHandle;
 
 inline const Stream kDefaultStream = reinterpret_cast<Stream>(0xdef);
-// In a callback in which changing code hangs: of a launch into another stream, of a graph.
+// In a callback in which the driver holds its locks, so that changing code may hang: of a launch, a copy, a graph.
 inline thread_local bool t_code_is_locked = false;
+inline thread_local bool t_loads = false;  // in the callback of a module's loading, where it does not
 
 struct Gpu {
   std::recursive_mutex mutex;
@@ -41,8 +42,7 @@ struct Gpu {
   };
   std::map<CUmodule, Module> modules;  // that were patched at some time
   std::set<CUmodule> unpatchable;
-  std::multiset<CUmodule> launched;      // and still to run
-  int dangers = 0;                       // changes of such code
+  int kernels = 0;                       // that are still to run
   std::function<void()> while_patching;  // called when code is about to change
   std::set<Stream> stuck;                // in a kernel that waits for the program
   std::map<char*, size_t> host;          // its memory that the device can write
@@ -136,12 +136,12 @@ inline SanitizerResult fill(void* at, int value, size_t bytes, Stream stream) {
   return result();
 }
 
-// The code of the module changes: a launch that is still to run would find it changed.
-inline void change_code(CUmodule module) {
+// Code is about to change: the library waits for all that runs, however long that is.
+inline void change_code() {
   if (t_code_is_locked) hang("code is changed in a callback in which the driver holds a lock for it");
   if (g_gpu.while_patching) g_gpu.while_patching();
   std::lock_guard lock(g_gpu.mutex);
-  g_gpu.dangers += g_gpu.launched.count(module) != 0;
+  if (g_gpu.kernels != 0 && !t_loads) hang("code is changed while kernels run, which may run for ever");
 }
 
 // The code of a module lies elsewhere each time it is patched again.
@@ -188,7 +188,7 @@ inline void install() {
     return result();
   };
   call.sanitizerPatchModule = [](CUmodule handle) {
-    change_code(handle);
+    change_code();
     std::lock_guard lock(g_gpu.mutex);
     if (g_gpu.unpatchable.count(handle) != 0) return SANITIZER_ERROR_INVALID_PARAMETER;
     Gpu::Module& module = g_gpu.modules[handle];
@@ -196,7 +196,7 @@ inline void install() {
     return result();
   };
   call.sanitizerUnpatchModule = [](CUmodule handle) {
-    change_code(handle);
+    change_code();
     std::lock_guard lock(g_gpu.mutex);
     Gpu::Module& module = g_gpu.modules[handle];
     module.patched = false, ++module.removals;

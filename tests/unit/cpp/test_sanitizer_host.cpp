@@ -5,8 +5,10 @@
 
 #include <cstring>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "backends/sanitizer/launch_calls.h"
 #include "backends/sanitizer/normalize.h"
 #include "backends/sanitizer/objects.h"
 #include "backends/sanitizer/sampling.h"
@@ -301,6 +303,37 @@ void test_records() {
   CHECK(to_alloc(memory).kind == MemoryKind::pinned);
 }
 
+// The operands are those of the driver's functions, in their order (cuda.h).
+void test_launch_operands() {
+  const auto kernel = reinterpret_cast<CUfunction>(0x70);
+  const struct {
+    CUfunction kernel;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    CUstream stream;
+    void **operands, **extra;
+  } launch{kernel, 4, 5, 6, 128, 1, 1, 0, nullptr, nullptr, nullptr};
+  CUlaunchConfig config{};
+  config.gridDimX = 4, config.gridDimY = 5, config.gridDimZ = 6, config.blockDimX = 128;
+  const struct {
+    const CUlaunchConfig* config;
+    CUfunction kernel;
+    void **operands, **extra;
+  } extended{&config, kernel, nullptr, nullptr};
+  const std::pair<Sanitizer_CallbackId, const void*> calls[] = {
+      {SANITIZER_CBID_DRIVER_API_cuLaunchKernel_ptsz, &launch},
+      {SANITIZER_CBID_DRIVER_API_cuLaunchCooperativeKernel, &launch},
+      {SANITIZER_CBID_DRIVER_API_cuLaunchKernelEx, &extended},
+  };
+  for (const auto& [id, operands] : calls) {
+    const std::optional<LaunchOperands> found = to_launch(id, operands);
+    CHECK(found && found->kernel == kernel && found->grid == (std::array<uint32_t, 3>{4, 5, 6}));
+    CHECK(is_among(kLaunchCalls, id) && !to_launch(id, nullptr));
+  }
+  CHECK(!to_launch(SANITIZER_CBID_DRIVER_API_cuLaunch, &launch));
+  CHECK(!to_launch(SANITIZER_CBID_DRIVER_API_cuLaunchKernelEx, std::vector<void*>(4).data()));
+  CHECK(is_among(kCaptureCalls, SANITIZER_CBID_DRIVER_API_cuStreamBeginCapture_v2));
+}
+
 }  // namespace
 
 int main() {
@@ -318,6 +351,7 @@ int main() {
   test_slots_are_given_within_the_bound();
   test_ranges_end_at_multiples_of_4_gib();
   test_records();
+  test_launch_operands();
   return g_failures == 0 ? 0 : 1;
 }
 
