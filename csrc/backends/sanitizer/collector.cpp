@@ -164,10 +164,10 @@ bool Collector::subscribe() {
   return true;
 }
 
-// Loads it, as the launch would.
-CUmodule Collector::find_module(CUfunction kernel) {
+// As the launch would.
+KernelFacts Collector::load(CUfunction kernel) {
   const Outside outside;
-  return module_of(kernel);
+  return describe_kernel(kernel);
 }
 
 void Collector::finish_all() {
@@ -287,7 +287,7 @@ void Collector::on_resource(Sanitizer_CallbackId id, const void* data) {
       instrumenter_->unloaded(module);
       cubins_.unloaded(module);
       std::lock_guard lock(mutex_);
-      code_.clear(), modules_.clear();  // its functions' handles may be given to others
+      code_.clear(), kernels_.clear();  // its functions' handles may be given to others
       break;
     }
     case SANITIZER_CBID_RESOURCE_DEVICE_MEMORY_ALLOC: on_alloc(memory(), "device"); break;

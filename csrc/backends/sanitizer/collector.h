@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "backends/sanitizer/cubins.h"
+#include "backends/sanitizer/driver.h"
 #include "backends/sanitizer/instrument.h"
 #include "backends/sanitizer/launches.h"
 #include "backends/sanitizer/names.h"
@@ -64,8 +65,8 @@ class Collector {
   void on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& node);
   void on_memset(const Sanitizer_MemsetData& data, const GraphNode& node);
   LaunchChoice choose(const KernelName& name, const std::array<uint32_t, 3>& grid);
-  CUmodule module_launched(CUcontext context, CUfunction kernel);
-  static CUmodule find_module(CUfunction kernel);
+  KernelFacts about_to_launch(CUcontext context, CUfunction kernel);
+  static KernelFacts load(CUfunction kernel);
   void set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, void* slot);
   KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, int patchings);
 
@@ -92,7 +93,7 @@ class Collector {
     int patchings;  // of its module
   };
   std::unordered_map<CUfunction, Code> code_;
-  std::map<std::pair<CUcontext, CUfunction>, CUmodule> modules_;  // of what was launched, as far as it is asked for
+  std::map<std::pair<CUcontext, CUfunction>, KernelFacts> kernels_;  // that were launched, while code may change
   std::unordered_map<CUarray, int64_t> arrays_;  // their object ids
 
   std::mutex finish_mutex_;

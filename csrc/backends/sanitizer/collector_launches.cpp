@@ -134,17 +134,16 @@ void Collector::on_synchronize(Sanitizer_CallbackId id, const Sanitizer_Synchron
   if (id == SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED) launches->context_synchronized();
 }
 
-// Of the kernel that is about to be launched.
-CUmodule Collector::module_launched(CUcontext context, CUfunction kernel) {
+KernelFacts Collector::about_to_launch(CUcontext context, CUfunction kernel) {
   const std::pair key(context, kernel);
   {
     std::lock_guard lock(mutex_);
-    const auto known = modules_.find(key);
-    if (known != modules_.end()) return known->second;
+    const auto known = kernels_.find(key);
+    if (known != kernels_.end()) return known->second;
   }
-  const CUmodule module = find_module(kernel);
+  const KernelFacts facts = load(kernel);
   std::lock_guard lock(mutex_);
-  return modules_[key] = module;
+  return kernels_[key] = facts;
 }
 
 // Here, before the driver begins with it, code may change for the launch.
@@ -152,13 +151,14 @@ void Collector::on_launch_call(Sanitizer_CallbackId id, const Sanitizer_Callback
   t_choice.reset();
   if (data.callbackSite == SANITIZER_API_EXIT) return instrumenter_->call_ends();
   if (!instrumenter_->changes_code()) return;
-  CUmodule module = nullptr;
-  const std::optional<LaunchOperands> launch = to_launch(id, data.functionParams);
-  if (launch && data.symbolName != nullptr) {
-    t_choice = choose(names_.kernel(data.symbolName), launch->grid);
-    module = module_launched(data.context, launch->kernel);
+  KernelFacts kernel{};
+  if (const std::optional<LaunchOperands> launch = to_launch(id, data.functionParams)) {
+    kernel = about_to_launch(data.context, launch->kernel);
+    // Of cuLaunchKernelEx the library (13.5) gives no name that can be read.
+    if (kernel.name == nullptr && !launch->extended) kernel.name = data.symbolName;
+    if (kernel.name != nullptr) t_choice = choose(names_.kernel(kernel.name), launch->grid);
   }
-  instrumenter_->call_begins(data.context, module, t_choice && t_choice->measured);
+  instrumenter_->call_begins(data.context, kernel.module, t_choice && t_choice->measured);
 }
 
 void Collector::on_driver_call(Sanitizer_CallbackId id, const Sanitizer_CallbackData& data) {

@@ -40,19 +40,21 @@ Encoders driver_encoders() {
 }
 
 // What is launched may be a kernel of a library (CUkernel), of which there is a function in each context.
-CUmodule module_of(CUfunction kernel) {
+KernelFacts describe_kernel(CUfunction kernel) {
   static const auto get_module = find<CUresult(CUmodule*, CUfunction)>("cuFuncGetModule");
   static const auto get_function = find<CUresult(CUfunction*, CUkernel)>("cuKernelGetFunction");
-  CUmodule module = nullptr;
-  if (kernel == nullptr || get_module == nullptr) return nullptr;
-  if (get_module(&module, kernel) == CUDA_SUCCESS) return module;
-  CUfunction function = nullptr;
-  if (get_function == nullptr ||
-      get_function(&function, reinterpret_cast<CUkernel>(kernel)) != CUDA_SUCCESS ||
-      get_module(&module, function) != CUDA_SUCCESS) {
-    return nullptr;
+  static const auto get_name = find<CUresult(const char**, CUfunction)>("cuFuncGetName");
+  KernelFacts facts{};
+  if (kernel == nullptr || get_module == nullptr) return facts;
+  CUfunction function = kernel;
+  if (get_module(&facts.module, function) != CUDA_SUCCESS) {
+    const bool found = get_function != nullptr &&
+                       get_function(&function, reinterpret_cast<CUkernel>(kernel)) == CUDA_SUCCESS &&
+                       get_module(&facts.module, function) == CUDA_SUCCESS;
+    if (!found) return {};
   }
-  return module;
+  if (get_name == nullptr || get_name(&facts.name, function) != CUDA_SUCCESS) facts.name = nullptr;
+  return facts;
 }
 
 DeviceFacts describe_device(int32_t device) {

@@ -16,8 +16,12 @@ void make_current(CUcontext context);
 
 Encoders driver_encoders();
 
-// The module of a kernel in the current context, which is loaded if it was not; null if it is not known.
-CUmodule module_of(CUfunction kernel);
+// A kernel in the current context, which is loaded if it was not; nulls for what is not known.
+struct KernelFacts {
+  CUmodule module;
+  const char* name;  // mangled; since CUDA 12.3
+};
+KernelFacts describe_kernel(CUfunction kernel);
 
 // What the driver tells about a device; nulls (schema/types.h) and empty texts for what it does not.
 struct DeviceFacts {

@@ -24,13 +24,14 @@ std::optional<LaunchOperands> to_launch(Sanitizer_CallbackId id, const void* ope
     case SANITIZER_CBID_DRIVER_API_cuLaunchCooperativeKernel:
     case SANITIZER_CBID_DRIVER_API_cuLaunchCooperativeKernel_ptsz: {
       const auto& launch = *static_cast<const Kernel*>(operands);
-      return LaunchOperands{launch.kernel, {launch.grid_x, launch.grid_y, launch.grid_z}};
+      return LaunchOperands{launch.kernel, {launch.grid_x, launch.grid_y, launch.grid_z}, false};
     }
     case SANITIZER_CBID_DRIVER_API_cuLaunchKernelEx:
     case SANITIZER_CBID_DRIVER_API_cuLaunchKernelEx_ptsz: {
       const auto& launch = *static_cast<const KernelEx*>(operands);
       if (launch.config == nullptr) return std::nullopt;
-      return LaunchOperands{launch.kernel, {launch.config->gridDimX, launch.config->gridDimY, launch.config->gridDimZ}};
+      const CUlaunchConfig& config = *launch.config;
+      return LaunchOperands{launch.kernel, {config.gridDimX, config.gridDimY, config.gridDimZ}, true};
     }
     default: return std::nullopt;
   }

@@ -41,6 +41,7 @@ bool is_among(const Calls& calls, Sanitizer_CallbackId id) {
 struct LaunchOperands {
   CUfunction kernel;  // or a CUkernel
   std::array<uint32_t, 3> grid;
+  bool extended;  // of cuLaunchKernelEx
 };
 // Null for a call that launches several kernels, or one whose grid is set by another.
 std::optional<LaunchOperands> to_launch(Sanitizer_CallbackId id, const void* operands);

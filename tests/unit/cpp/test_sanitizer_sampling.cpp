@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "fake_driver.h"
 #include "fake_program.h"
 #include "patched.h"
 #include "session/session.h"
@@ -58,12 +60,15 @@ void run(fake::Stream in, const Sanitizer_LaunchData& data) {
   fake::g_gpu.streams[in].push_back([] { --fake::g_gpu.kernels; });
 }
 
-// The handles of a kernel, of which fake_driver.cpp reads the module; one of a library has another in each context.
-uintptr_t library_kernel(uintptr_t number, const char* kernel) {
-  return number << 32 | (std::hash<std::string>{}(kernel) & 0xfffffffe);
-}
-CUfunction function(uintptr_t number, const char* kernel) {
-  return reinterpret_cast<CUfunction>(library_kernel(number, kernel) | 1);
+// The handle of a kernel of the module.
+uintptr_t handle(uintptr_t number, const char* kernel) {
+  static std::mutex mutex;
+  static std::map<std::pair<uintptr_t, std::string>, fake::KernelHandle> kernels;
+  std::lock_guard lock(mutex);
+  const auto [at, fresh] = kernels.try_emplace({number, kernel});
+  const bool older_driver = at->first.second == "nameless";
+  at->second = {number, older_driver ? nullptr : at->first.second.c_str()};
+  return reinterpret_cast<uintptr_t>(&at->second);
 }
 
 void driver_call(Sanitizer_CallbackId id, Sanitizer_ApiCallbackSite site, const void* operands = nullptr,
@@ -77,7 +82,7 @@ void driver_call(Sanitizer_CallbackId id, Sanitizer_ApiCallbackSite site, const 
 Sanitizer_LaunchData begin(uintptr_t number, fake::Stream in, const char* kernel) {
   Sanitizer_LaunchData data = fake::launch_data(in, kernel);
   data.module = module_handle(number);
-  data.function = function(number, kernel);
+  data.function = reinterpret_cast<CUfunction>(handle(number, kernel) + 1);
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN, &data);
   return data;
 }
@@ -87,15 +92,19 @@ void end(const Sanitizer_LaunchData& data) {
   callback(SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_END, &data);
 }
 
+// By cuLaunchKernelEx, of which the library tells no name.
 Sanitizer_LaunchData launch_one(uintptr_t number, fake::Stream in, const char* kernel) {
-  struct Operands {
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  struct {
+    const CUlaunchConfig* config;
     uintptr_t kernel;
-    unsigned grid[3];
-  } const operands{library_kernel(number, kernel), {1, 1, 1}};
-  driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernel, SANITIZER_API_ENTER, &operands, kernel);
+  } const operands{&config, handle(number, kernel)};
+  const auto no_name = reinterpret_cast<const char*>(1);
+  driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernelEx, SANITIZER_API_ENTER, &operands, no_name);
   const Sanitizer_LaunchData data = begin(number, in, kernel);
   end(data);
-  driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernel, SANITIZER_API_EXIT, &operands, kernel);
+  driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernelEx, SANITIZER_API_EXIT, &operands, no_name);
   return data;
 }
 
@@ -279,6 +288,23 @@ void test_launches_by_other_calls_are_measured_where_there_are_patches() {
   }, 1);
 }
 
+// These tell no names.
+void test_older_drivers() {
+  recorded({{"PASTA_SAMPLE", "1:500"}}, 1, [] {
+    load(1);
+    const char* const name = "nameless";
+    struct {
+      uintptr_t kernel;
+      unsigned grid[3];
+    } const operands{handle(1, name), {1, 1, 1}};
+    driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernel, SANITIZER_API_ENTER, &operands, name);
+    end(begin(1, kDefaultStream, name));
+    driver_call(SANITIZER_CBID_DRIVER_API_cuLaunchKernel, SANITIZER_API_EXIT, &operands, name);
+    launch(1, 1, kDefaultStream, name);  // by cuLaunchKernelEx, whose name is not known before
+    CHECK(module(1).patchings == 1);
+  });
+}
+
 // A launch of the module, by this thread.
 struct Call {
   Call(Instrumenter& instrumenter, uintptr_t number, bool wanted, fake::Stream in = kDefaultStream)
@@ -442,6 +468,7 @@ int main() {
   test_patches_come_and_go_in_created_streams();
   test_launches_of_modules_without_patches_have_no_slot();
   test_launches_by_other_calls_are_measured_where_there_are_patches();
+  test_older_drivers();
   test_a_launch_is_not_kept_waiting();
   test_all_streams_are_waited_for();
   test_a_stream_that_goes_is_left_behind();
