@@ -71,9 +71,10 @@ void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHand
   const bool in_graph = node.node_id != kNullI64;
   const std::optional<LaunchChoice> before = in_graph ? std::nullopt : std::exchange(t_choice, std::nullopt);
   const LaunchChoice choice = before ? *before : choose(name, {data.gridDim_x, data.gridDim_y, data.gridDim_z});
-  bool measured = choice.measured;
-  const int patchings = instrumenter_->begin(data.context, data.module, stream, measured);
-  if (!choice.recorded) return set_slot(data, stream, nullptr);
+  const Instrumenter::Code code = instrumenter_->begin(data.context, data.module, stream, choice.measured);
+  // Without patches nothing asks for a slot. To say that there is none takes a call to the library.
+  if (!code.measured && !code.is_plain) set_slot(data, stream, nullptr);
+  if (!choice.recorded) return;
   KernelRecord row = to_kernel(data);
   row.queued_ns = now_ns();
   row.thread_id = thread_id();
@@ -86,10 +87,10 @@ void Collector::on_launch(const Sanitizer_LaunchData& data, Sanitizer_StreamHand
   row.graph_id = node.graph_id, row.graph_node_id = node.node_id;
   if (traces(TableId::kernel)) emit(row);
 
-  if (!measured) return set_slot(data, stream, nullptr);
+  if (!code.measured) return;
   const std::shared_ptr<Launches> launches = this->launches(data.context);
   uint64_t token = 0;
-  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, patchings), stream,
+  void* const slot = launches->begin({row.launch_id, row.queued_ns, kernel_code(data, name, code.patchings), stream,
                                        data.function},
                                       token);
   set_slot(data, stream, slot);

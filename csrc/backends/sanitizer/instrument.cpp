@@ -294,28 +294,27 @@ void Instrumenter::call_ends() {
   if (--calls_ == 0) changed_.notify_all();
 }
 
-int Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream, bool& measured) {
-  if (!measured && !changes_code()) return 0;
-  const bool wanted = measured;
+Instrumenter::Code Instrumenter::begin(CUcontext context, CUmodule handle, Sanitizer_StreamHandle stream,
+                                      bool measured) {
+  if (!measured && !on_demand_) return {false, false, 0};
   const char* cause = "kernels of the program run for too long: code is not changed meanwhile";
   const char* remedy = kAtLoad;
-  int patchings = 0;
+  Code code{};
   {
     std::lock_guard lock(mutex_);
     const Module& module = *known(context, handle);
-    patchings = module.patchings;
-    measured &= on_demand_ ? module.state == Module::State::patched : module.state != Module::State::failed;
+    const bool has_patches = on_demand_ ? module.state == Module::State::patched
+                                        : module.state != Module::State::failed;
+    code = {measured && has_patches, on_demand_ && module.state == Module::State::plain, module.patchings};
     if (changes_code()) {
       streams_[context].insert(stream);
       if (t_calls == 0) freeze("code stays as it is: kernels are launched by calls that pasta does not know");
     }
     if (frozen_ != nullptr) cause = frozen_;
-    if (module.state == Module::State::failed || !on_demand_) {
-      cause = "a launch runs code that is not instrumented", remedy = "";
-    }
+    if (module.state == Module::State::failed) cause = "a launch runs code that is not instrumented", remedy = "";
   }
-  if (wanted && !measured) report_loss("sanitizer", "access_object", 1, cause, remedy);
-  return patchings;
+  if (measured && !code.measured) report_loss("sanitizer", "access_object", 1, cause, remedy);
+  return code;
 }
 
 void Instrumenter::uses(CUcontext context, Sanitizer_StreamHandle stream) {

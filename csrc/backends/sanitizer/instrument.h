@@ -61,9 +61,13 @@ class Instrumenter {
   void call_begins(CUcontext context, CUmodule module, bool measured);
   void call_ends();
 
-  // A launch within such a call, or the node of a graph: returns how often its module has been patched. `measured`
-  // becomes false where it runs code without patches.
-  int begin(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream, bool& measured);
+  // A launch within such a call, or the node of a graph, which is to be measured or not: the code that it runs.
+  struct Code {
+    bool measured;   // false where there are no patches
+    bool is_plain;   // for sure
+    int patchings;   // of its module, so far
+  };
+  Code begin(CUcontext context, CUmodule module, Sanitizer_StreamHandle stream, bool measured);
   void uses(CUcontext context, Sanitizer_StreamHandle stream);
   void stream_destroyed(CUcontext context, Sanitizer_StreamHandle stream);
   void graph_begins();  // one is about to be made

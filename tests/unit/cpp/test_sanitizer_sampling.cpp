@@ -169,8 +169,11 @@ void test_patches_come_and_go() {
     launch(1, 2 + kFew);
     CHECK(module(1).patched && module(1).removals == 0);
     const int waits = fake::g_gpu.waits;
-    launch(1, kMany - kFew);
+    launch(1, kMany - kFew - 1);
     CHECK(!module(1).patched && module(1).removals == 1 && module(1).patchings == 1 && fake::g_gpu.waits == waits + 1);
+    const int slots_set = fake::g_gpu.slots_set;
+    launch(1);  // without patches, so that nothing would ask for a slot
+    CHECK(fake::g_gpu.slots_set == slots_set);
     launch(1);  // the 502nd
     CHECK(module(1).patched && module(1).patchings == 2 && fake::g_gpu.waits == waits + 2);
     launch(1, 1501 - 502);
@@ -308,9 +311,9 @@ void test_older_drivers() {
 // A launch of the module, by this thread.
 struct Call {
   Call(Instrumenter& instrumenter, uintptr_t number, bool wanted, fake::Stream in = kDefaultStream)
-      : measured(wanted), instrumenter_(instrumenter) {
+      : instrumenter_(instrumenter) {
     instrumenter.call_begins(kContext, module_handle(number), wanted);
-    instrumenter.begin(kContext, module_handle(number), in, measured);
+    measured = instrumenter.begin(kContext, module_handle(number), in, wanted).measured;
   }
   ~Call() { instrumenter_.call_ends(); }
   Call(const Call&) = delete;
