@@ -24,7 +24,7 @@ PASTA_DEVICE_APART void count_part(const SlotHeader& slot, uint32_t active, uint
 // the hint was just left, for which they have met.
 template <bool kAgain = false>
 PASTA_DEVICE bool count_all_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                    uint32_t bytes, uint32_t shape) {
+                                    uint32_t shape) {
   constexpr uint32_t kAll = 0xffffffff;
   const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
   const lanes::Four what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
@@ -45,7 +45,8 @@ PASTA_DEVICE bool count_all_quickly(const SlotHeader& slot, uint32_t active, uin
     if (lane == 0) lanes::add(quick_counter<true>(slot, what.y & 0xffff, sectors - 1), 1);
     if (lane == 1 && in_blocks) lanes::add(slot.blocks + first_block + block, 32);
   }
-  touch<true>(slot, index, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
+  const uint32_t page = static_cast<uint32_t>(address >> kPageShift) + range.z;
+  touch<true>(slot, index, page, low, low + bytes_of_shape(shape) - 1, known_of<true>(slot, index, page));
   if (!whole) count_part(slot, active, what.y, address);
   return true;
 }

@@ -11,9 +11,18 @@
 #define PASTA_DEVICE __device__ __forceinline__
 // Rare paths: apart, so that they take no registers from the usual one.
 #define PASTA_DEVICE_APART __device__ __noinline__
+// What patches call in a branch: all but the first three convergence barriers are afterwards as they were. Else a patch
+// saves one on the stack, whether it takes the branch or not. nvcc tells callers of it only for functions that it
+// compiles before them: those with C linkage.
+#if __CUDACC_VER_MAJOR__ >= 13 && __CUDA_ARCH__ >= 800
+#define PASTA_DEVICE_ASIDE _Pragma("nv_abi preserve_n_control(3)") extern "C" __device__ __noinline__
+#else
+#define PASTA_DEVICE_ASIDE extern "C" __device__ __noinline__
+#endif
 #else
 #define PASTA_DEVICE inline
 #define PASTA_DEVICE_APART inline
+#define PASTA_DEVICE_ASIDE inline
 #endif
 
 namespace pasta::nvidia::lanes {

@@ -44,7 +44,7 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, 
   }
   const uint32_t low = static_cast<uint32_t>(address);
   const uint32_t page = static_cast<uint32_t>(address >> kPageShift) + page_bias(slot, range);
-  touch<kFull>(slot, index, page, low, low + bytes - 1);
+  touch<kFull>(slot, index, page, low, low + bytes - 1, known_of<kFull>(slot, index, page));
 }
 
 // By one lane for those that access one object.

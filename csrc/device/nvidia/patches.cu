@@ -56,65 +56,72 @@ PASTA_DEVICE void by_size(uint32_t active, uint32_t bytes, const Of& of) {
   }
 }
 
-// What the quick way does not count. All sizes are the same unless `kSizes`.
-template <Depth kDepth, bool kSizes>
+// What the quick way does not count.
+template <Depth kDepth>
 PASTA_DEVICE_APART void reduce_apart(const SlotHeader& slot, Pc<kDepth> pc, uint64_t address, uint32_t bytes,
                                      uint32_t flags, uint32_t active) {
-  const auto reduce = [&](uint32_t group, uint32_t size) {
+  by_size(active, bytes, [&](uint32_t group, uint32_t size) {
     if constexpr (kFull<kDepth>) reduce_all_slowly(slot, group, pc, address, size, kind_of(flags));
     else reduce_objects_slowly(slot, group, address, size, kind_of(flags));
-  };
-  if constexpr (kSizes) by_size(active, bytes, reduce);
-  else reduce(active, bytes);
+  });
 }
-template <bool kSizes>
 PASTA_DEVICE_APART void count_outside_apart(const SlotHeader& slot, uint32_t bytes, uint32_t flags) {
-  const auto count = [&](uint32_t group, uint32_t size) { count_outside(slot, group, size, kind_of(flags)); };
-  if constexpr (kSizes) by_size(lanes::active(), bytes, count);
-  else count(lanes::active(), bytes);
+  by_size(lanes::active(), bytes,
+          [&](uint32_t group, uint32_t size) { count_outside(slot, group, size, kind_of(flags)); });
 }
 
+// Consecutive bytes, of any number, by one lane.
+template <Depth kDepth>
+PASTA_DEVICE_APART void on_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                AccessKind kind) {
+  reduce_span<kDepth != Depth::objects>(slot, address, bytes, kind);
+  if (kDepth != Depth::objects) reduce_span_site(slot, pc, address, bytes, kind);
+  if (kDepth == Depth::trace) trace_span(slot, pc, address, bytes, kind);
+}
+
+}  // namespace
+
 // What the quick way has not counted: counted with a new hint, or slowly. For objects alone lanes go their own ways;
-// an instruction is counted for its warp, all of `active`.
-template <bool kSizes>
-PASTA_DEVICE_APART void count_objects_again(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
-                                            uint32_t flags) {
+// an instruction is counted for its warp, all of `active`. Copies may be of any number of bytes.
+PASTA_DEVICE_ASIDE void pasta_count_objects_again(const SlotHeader& slot, uint32_t pc_low, uint64_t address,
+                                                  uint32_t shape) {
+  const uint32_t bytes = bytes_of_shape(shape), flags = flags_of_shape(shape);
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  if (is_outside(slot, address)) return count_outside_apart<kSizes>(slot, bytes, flags);
-  const uint32_t shape = shape_of(flags, bytes), group = lanes::active();
+  if (!has_size_class(bytes)) {
+    on_span<Depth::objects>(slot, pc_low, address, bytes, kind_of(flags));
+    return;
+  }
+  if (is_outside(slot, address)) return count_outside_apart(slot, bytes, flags);
+  const uint32_t group = lanes::active();
   if (leads(group)) {
     leave_hint_apart<Depth::objects>(slot, pc_low, address, shape, counter_of(kind_of(flags), bytes));
   }
   lanes::meet(group);
-  if (count_objects_quickly<true>(slot, pc_low, address, bytes, shape)) return;
-  reduce_apart<Depth::objects, kSizes>(slot, pc_low, address, bytes, flags, lanes::active());
+  if (count_objects_quickly<true>(slot, pc_low, address, shape)) return;
+  reduce_apart<Depth::objects>(slot, pc_low, address, bytes, flags, lanes::active());
 }
-template <Depth kDepth, bool kSizes>
-PASTA_DEVICE_APART void count_all_again(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                        uint32_t flags, uint32_t active) {
+PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape,
+                                              uint32_t active) {
+  const uint32_t bytes = bytes_of_shape(shape), flags = flags_of_shape(shape);
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  const uint32_t shape = shape_of(flags, bytes);
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
-    if (leads(active)) leave_hint_apart<kDepth>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
+    if (leads(active)) leave_hint_apart<Depth::full>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
     lanes::meet(active);
-    if (count_all_quickly<true>(slot, active, pc, address, bytes, shape)) return;
+    if (count_all_quickly<true>(slot, active, pc, address, shape)) return;
   }
-  reduce_apart<kDepth, kSizes>(slot, pc, address, bytes, flags, active);
+  reduce_apart<Depth::full>(slot, pc, address, bytes, flags, active);
 }
 
-// Counts an access. All sizes are the same unless `kSizes`.
-template <bool kSizes>
-PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
+namespace {
+
+// Counts an access.
+PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape) {
   const uint32_t pc_low = static_cast<uint32_t>(pc);
-  if (count_objects_quickly(slot, pc_low, address, bytes, shape_of(flags, bytes))) return;
-  count_objects_again<kSizes>(slot, pc_low, address, bytes, flags);
+  if (!count_objects_quickly(slot, pc_low, address, shape)) pasta_count_objects_again(slot, pc_low, address, shape);
 }
 // Likewise, of the lanes in `active`.
-template <Depth kDepth, bool kSizes>
-PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
-                            uint32_t flags) {
-  if (count_all_quickly(slot, active, pc, address, bytes, shape_of(flags, bytes))) return;
-  count_all_again<kDepth, kSizes>(slot, pc, address, bytes, flags, active);
+PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t shape) {
+  if (!count_all_quickly(slot, active, pc, address, shape)) pasta_count_all_again(slot, pc, address, shape, active);
 }
 
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
@@ -134,20 +141,11 @@ template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
   if constexpr (kFull<kDepth>) {
     const uint32_t active = lanes::active();
-    count_all<kDepth, false>(slot, active, pc, address, bytes, flags);
+    count_all(slot, active, pc, address, shape_of(flags, bytes));
     if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
   } else {
-    count_objects<false>(slot, pc, address, bytes, flags);
+    count_objects(slot, pc, address, shape_of(flags, bytes));
   }
-}
-
-// Consecutive bytes, of any number, by one lane.
-template <Depth kDepth>
-PASTA_DEVICE_APART void on_span(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                AccessKind kind) {
-  reduce_span<kDepth != Depth::objects>(slot, address, bytes, kind);
-  if (kDepth != Depth::objects) reduce_span_site(slot, pc, address, bytes, kind);
-  if (kDepth == Depth::trace) trace_span(slot, pc, address, bytes, kind);
 }
 
 // One instruction of a whole warp, whose lanes have the same operands.
@@ -162,16 +160,16 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
                                 uint32_t zeros) {
   const uint32_t moved = zeros < bytes ? bytes - zeros : 0;
   if (moved == 0) return;
-  if (!has_size_class(moved)) {
-    on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
-    return;
-  }
   if constexpr (kFull<kDepth>) {
+    if (!has_size_class(moved)) {
+      on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
+      return;
+    }
     const uint32_t active = lanes::active();
-    count_all<kDepth, true>(slot, active, pc, address, moved, kRead);
+    count_all(slot, active, pc, address, shape_of(kRead, moved));
     if (kDepth == Depth::trace) keep_copies(slot, pc, address, moved, active);
   } else {
-    count_objects<true>(slot, pc, address, moved, kRead);
+    count_objects(slot, pc, address, shape_of(kRead, moved));
   }
 }
 

@@ -16,6 +16,8 @@ namespace pasta::nvidia {
 
 // Flags are those of SanitizerCallbackMemoryAccess, below 1 << 12; at most 255 bytes a lane.
 PASTA_DEVICE uint32_t shape_of(uint32_t flags, uint32_t bytes) { return flags << 8 | bytes; }
+PASTA_DEVICE uint32_t flags_of_shape(uint32_t shape) { return shape >> 8; }
+PASTA_DEVICE uint32_t bytes_of_shape(uint32_t shape) { return shape & 255; }
 // A pc has at most 48 bits: see has_quick_key().
 PASTA_DEVICE uint32_t full_shape(uint32_t shape, uint64_t pc) { return shape | static_cast<uint32_t>(pc >> 36) << 20; }
 
@@ -72,24 +74,36 @@ PASTA_DEVICE void raise_together(uint32_t group, uint32_t of, Value* at, Value v
   if (lanes::index() == of || value > usual) lanes::raise(at, value);
 }
 
-// An access from `low` to `last`, low halves of addresses in range `index`, which has pages.
+// What is known of a page (its word) and of a range's first and last byte.
+struct Known {
+  uint32_t marks;
+  lanes::Pair bytes;  // as in Live
+};
 template <bool kFull>
-PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, uint32_t low, uint32_t last) {
-  Live* const live = live_of<kFull>(slot, index);
-  uint32_t* const words = words_of(slot);
-  const uint32_t marks = lanes::glance(words + page / 32);
-  const lanes::Pair seen = lanes::glance_pair(live);  // as in Live
-  const bool marked = (marks >> (page % 32) & 1) != 0;
-  if (marked & (~low <= seen.x) & (last <= seen.y)) return;
-  if (!marked) mark_page(words, page);
-  if (~low > seen.x) {
+PASTA_DEVICE Known known_of(const SlotHeader& slot, uint32_t index, uint32_t page) {
+  return {lanes::glance(words_of(slot) + page / 32), lanes::glance_pair(live_of<kFull>(slot, index))};
+}
+
+PASTA_DEVICE_ASIDE void pasta_touch_unknown(uint32_t* words, Live* live, uint32_t page, uint32_t low, uint32_t last,
+                                            Known known) {
+  if ((known.marks >> (page % 32) & 1) == 0) mark_page(words, page);
+  if (~low > known.bytes.x) {
     const uint32_t group = lanes::active();
     raise_together(group, lanes::first(group), &live->inverted_first, ~low);
   }
-  if (last > seen.y) {
+  if (last > known.bytes.y) {
     const uint32_t group = lanes::active();
     raise_together(group, lanes::last(group), &live->last, last);
   }
+}
+
+// An access from `low` to `last`, low halves of addresses in range `index`, which has pages.
+template <bool kFull>
+PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, uint32_t low, uint32_t last,
+                        const Known& known) {
+  const bool marked = (known.marks >> (page % 32) & 1) != 0;
+  if (marked & (~low <= known.bytes.x) & (last <= known.bytes.y)) return;
+  pasta_touch_unknown(words_of(slot), live_of<kFull>(slot, index), page, low, last, known);
 }
 
 // Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and `address` is in the range.
@@ -99,17 +113,19 @@ PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t addre
 
 // Objects alone, by each lane. False: nothing was counted. `kAgain`: the hint was just left.
 template <bool kAgain = false>
-PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
+PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address,
                                         uint32_t shape) {
   const Hint* const hint = hint_of(slot, pc_low);
   const lanes::Pair what = kAgain ? lanes::peek_pair(hint) : lanes::glance_pair(hint);  // shape and where
   const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
   if (!((what.x == shape) & is_in(range, what.y, address))) return false;
-  const uint32_t group = lanes::active(), low = static_cast<uint32_t>(address);
-  // Now, while the loads of touch() are under way: the multiprocessor's number takes as long.
+  const uint32_t group = lanes::active(), low = static_cast<uint32_t>(address), index = what.y >> 16;
+  const uint32_t page = static_cast<uint32_t>(address >> kPageShift) + range.z;
+  const Known known = known_of<false>(slot, index, page);
+  // Counted while these loads are under way.
   const uint32_t place = (what.y & 0xffff) * kReplicas + lanes::multiprocessor() % kReplicas;
-  touch<false>(slot, what.y >> 16, static_cast<uint32_t>(address >> kPageShift) + range.z, low, low + bytes - 1);
   if (lanes::rank(group) == 0) lanes::add(quick_counter<false>(slot, 0, place), lanes::count(group));
+  touch<false>(slot, index, page, low, low + bytes_of_shape(shape) - 1, known);
   return true;
 }
 

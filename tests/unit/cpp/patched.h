@@ -20,21 +20,21 @@ void hint(const SlotHeader& slot, uint32_t group, uint64_t pc, uint64_t address,
 
 inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t pc = static_cast<uint32_t>(long_pc);
-  g_quick = count_objects_quickly(slot, pc, address, bytes, shape(bytes, kind));
+  g_quick = count_objects_quickly(slot, pc, address, shape(bytes, kind));
   if (g_quick) return;
   if (is_outside(slot, address)) return count_outside(slot, lanes::active(), bytes, kind);
   hint<false>(slot, lanes::active(), pc, address, bytes, kind);
-  if (count_objects_quickly<true>(slot, pc, address, bytes, shape(bytes, kind))) return;
+  if (count_objects_quickly<true>(slot, pc, address, shape(bytes, kind))) return;
   reduce_objects_slowly(slot, lanes::active(), address, bytes, kind);
 }
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = lanes::active();
-  g_quick = count_all_quickly(slot, active, pc, address, bytes, shape(bytes, kind));
+  g_quick = count_all_quickly(slot, active, pc, address, shape(bytes, kind));
   if (g_quick) return;
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     hint<true>(slot, active, pc, address, bytes, kind);
-    if (count_all_quickly<true>(slot, active, pc, address, bytes, shape(bytes, kind))) return;
+    if (count_all_quickly<true>(slot, active, pc, address, shape(bytes, kind))) return;
   }
   reduce_all_slowly(slot, active, pc, address, bytes, kind);
 }
