@@ -20,34 +20,74 @@ PASTA_DEVICE_APART void count_part(const SlotHeader& slot, uint32_t active, uint
   count_shape(slot, {quick_pc(key), kind, counter % kSizeClasses, count, sectors});
 }
 
-// Objects, blocks and sites, of the warp's lanes in `active`. False: nothing was counted, for any of them. `kAgain`:
-// the hint was just left, for which they have met.
-template <bool kAgain = false>
-PASTA_DEVICE bool count_all_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                    uint32_t shape) {
-  constexpr uint32_t kAll = 0xffffffff;
-  const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
-  const lanes::Four what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
-  const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
-  const bool known = (what.x == full_shape(shape, pc)) & (what.z == static_cast<uint32_t>(pc >> 4)) &
-                     is_in(range, what.y, address);
-  if (!(kAgain ? lanes::ballot(active, known) == active : lanes::all(active, known))) return false;
-  const uint32_t low = static_cast<uint32_t>(address), index = what.y >> 16;
-  const uint32_t first_block = lanes::glance(&slot.ranges[index].first_block);
-  const bool in_blocks = first_block != kUntracked;
-  const uint32_t block = (low - range.x) >> kBlockShift;
-  const bool whole = active == kAll &&
-                     (!in_blocks || lanes::ballot(kAll, block != lanes::broadcast(kAll, block, 0)) == 0);
-  if (whole) {
-    const uint32_t peers = lanes::match(kAll, low >> kSectorShift);
-    const uint32_t sectors = lanes::count(lanes::ballot(kAll, lanes::rank(peers) == 0));
-    const uint32_t lane = lanes::index();
-    if (lane == 0) lanes::add(quick_counter<true>(slot, what.y & 0xffff, sectors - 1), 1);
-    if (lane == 1 && in_blocks) lanes::add(slot.blocks + first_block + block, 32);
+// An instruction's hint.
+template <bool kAgain>
+struct Hinted {
+  PASTA_DEVICE Hinted(const SlotHeader& slot, uint64_t pc) {
+    const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+    what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
+    range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
   }
-  const uint32_t page = static_cast<uint32_t>(address >> kPageShift) + range.z;
-  touch<true>(slot, index, page, low, low + bytes_of_shape(shape) - 1, known_of<true>(slot, index, page));
-  if (!whole) count_part(slot, active, what.y, address);
+  PASTA_DEVICE bool is_of(uint64_t pc, uint64_t address, uint32_t shape) const {
+    return (what.x == full_shape(shape, pc)) & (what.z == static_cast<uint32_t>(pc >> 4)) &
+           is_in(range, what.y, address);
+  }
+  PASTA_DEVICE uint32_t index() const { return what.y >> 16; }
+  PASTA_DEVICE uint32_t page(uint64_t address) const {
+    return static_cast<uint32_t>(address >> kPageShift) + range.z;
+  }
+
+  lanes::Four what, range;  // the halves of a Hint
+};
+
+inline constexpr uint32_t kWarp = 0xffffffff;  // all its lanes
+
+// An access that has a quick counter (`where` is the hint's), by a whole warp at addresses with these low halves.
+PASTA_DEVICE_ASIDE void pasta_count_scattered(const SlotHeader& slot, uint32_t where, uint32_t low, uint32_t bytes) {
+  const uint32_t sectors = count_distinct(kWarp, low >> kSectorShift), index = where >> 16;
+  if (lanes::index() == 0) lanes::add(quick_counter<true>(slot, where & 0xffff, sectors - 1), 1);
+  // A range with pages lies between two multiples of 4 GiB.
+  const uint64_t address = (slot.ranges[index].begin >> 32 << 32) | low;
+  count_blocks(slot, kWarp, index, address);
+  touch<true>(slot, kWarp, index, address, bytes);
+}
+
+// Objects, blocks and sites, of a whole warp. False: nothing was counted, for any lane. `kAgain`: the hint was just
+// left.
+template <bool kAgain = false>
+PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape) {
+  const Hinted<kAgain> hint(slot, pc);
+  if (!lanes::all(kWarp, hint.is_of(pc, address, shape))) return false;
+  const uint32_t low = static_cast<uint32_t>(address), bytes = bytes_of_shape(shape), page = hint.page(address);
+  const uint32_t below = lanes::below(kWarp, low), begin = hint.range.x;
+  // Mostly addresses rise from lane to lane: then the sectors that differ from the one before are all there are.
+  const uint32_t sector = low >> kSectorShift, before = below >> kSectorShift;
+  const bool in_one = hint.what.w == 0 || ((low - begin) ^ (below - begin)) >> kBlockShift == 0;
+  if (!lanes::all(kWarp, (sector >= before) & in_one)) {
+    pasta_count_scattered(slot, hint.what.y, low, bytes);
+    return true;
+  }
+  const Known known = known_of<true>(slot, hint.index(), page);
+  const uint32_t steps = lanes::ballot(kWarp, sector != before);
+  if (lanes::index() == 0) {
+    lanes::add(quick_counter<true>(slot, hint.what.y & 0xffff, lanes::count(steps)), 1);
+    const uint32_t block = hint.what.w + ((low - begin) >> kBlockShift);
+    if (hint.what.w != 0) lanes::add(reinterpret_cast<uint64_t*>(bytes_of(slot)) + block, 32);
+  }
+  touch<true>(slot, hint.index(), page, low, low + bytes - 1, known);
+  return true;
+}
+
+// Likewise, of the lanes in `active`.
+template <bool kAgain = false>
+PASTA_DEVICE bool count_part_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
+                                     uint32_t shape) {
+  const Hinted<kAgain> hint(slot, pc);
+  if (lanes::ballot(active, hint.is_of(pc, address, shape)) != active) return false;
+  const uint32_t low = static_cast<uint32_t>(address), page = hint.page(address);
+  touch<true>(slot, hint.index(), page, low, low + bytes_of_shape(shape) - 1,
+              known_of<true>(slot, hint.index(), page));
+  count_part(slot, active, hint.what.y, address);
   return true;
 }
 

@@ -41,6 +41,8 @@ PASTA_DEVICE uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from) {
 PASTA_DEVICE uint32_t broadcast(uint32_t mask, uint32_t value, uint32_t from) {
   return __shfl_sync(mask, value, static_cast<int>(from));
 }
+// The value of the lane below; the lowest gets its own.
+PASTA_DEVICE uint32_t below(uint32_t mask, uint32_t value) { return __shfl_up_sync(mask, value, 1); }
 // The lanes whose value equals this one's.
 PASTA_DEVICE uint32_t match(uint32_t mask, uint32_t value) { return __match_any_sync(mask, value); }
 PASTA_DEVICE uint32_t match(uint32_t mask, uint64_t value) {
@@ -136,6 +138,9 @@ uint64_t broadcast(uint32_t mask, uint64_t value, uint32_t from);
 uint32_t match(uint32_t mask, uint64_t value);
 inline uint32_t broadcast(uint32_t mask, uint32_t value, uint32_t from) {
   return static_cast<uint32_t>(broadcast(mask, uint64_t{value}, from));
+}
+inline uint32_t below(uint32_t mask, uint32_t value) {
+  return broadcast(mask, value, index() == 0 ? 0 : index() - 1);
 }
 inline uint32_t match(uint32_t mask, uint32_t value) { return match(mask, uint64_t{value}); }
 uint32_t active();

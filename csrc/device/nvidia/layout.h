@@ -70,7 +70,7 @@ struct alignas(16) Hint {
   uint32_t shape;      // shape_of(), with the pc's highest bits where patches are full; 0: nothing
   uint32_t where;      // range << 16 | quick counter
   uint32_t pc_low;     // of pc >> 4, where patches are full
-  uint32_t reserved;
+  uint32_t blocks;     // counter of the range's first block, in u64s from the header, where patches are full; 0: none
   uint32_t begin;      // low half of the range's first byte
   uint32_t last;       // its last byte, from the first
   uint32_t page_bias;  // (address >> kPageShift) + page_bias: the page's bit, counted from the header's first

@@ -31,6 +31,13 @@ PASTA_DEVICE uint32_t page_bias(const SlotHeader& slot, const Range& range) {
   return (pages_at / sizeof(uint32_t) + range.page_word) * 32 - static_cast<uint32_t>(range.begin >> kPageShift);
 }
 
+// The counter of a range's first block, in u64s from the header; 0: it has none.
+PASTA_DEVICE uint32_t first_block_at(const SlotHeader& slot, const Range& range) {
+  if (range.first_block == kUntracked) return 0;
+  const auto blocks_at = static_cast<uint64_t>(reinterpret_cast<uint8_t*>(slot.blocks) - bytes_of(slot));
+  return static_cast<uint32_t>(blocks_at / sizeof(uint64_t)) + range.first_block;
+}
+
 // The lanes of `group` touch `bytes` at their addresses, all in one range.
 template <bool kFull>
 PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t group, uint32_t index, uint64_t address, uint32_t bytes) {
@@ -77,7 +84,8 @@ PASTA_DEVICE void leave_hint(const SlotHeader& slot, uint64_t pc, uint64_t addre
   if (place == UINT32_MAX) return;
   Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
   const uint32_t what = kFull ? full_shape(shape, pc) : shape;
-  lanes::write_four(hint, {what, index << 16 | place, static_cast<uint32_t>(pc >> 4), 0});
+  lanes::write_four(hint, {what, index << 16 | place, static_cast<uint32_t>(pc >> 4),
+                           kFull ? first_block_at(slot, range) : 0});
   lanes::write_four(&hint->begin,
                     {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end - range.begin - 1),
                      page_bias(slot, range), place_of(index, range.begin)});

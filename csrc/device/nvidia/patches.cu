@@ -104,12 +104,16 @@ PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t p
                                               uint32_t active) {
   const uint32_t bytes = bytes_of_shape(shape), flags = flags_of_shape(shape);
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
-  if (lanes::ballot(active, is_outside(slot, address)) == 0) {
-    if (leads(active)) leave_hint_apart<Depth::full>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
-    lanes::meet(active);
-    if (count_all_quickly<true>(slot, active, pc, address, shape)) return;
+  const uint32_t group = lanes::ballot(active, has_size_class(bytes));
+  if (!has_size_class(bytes)) return on_span<Depth::full>(slot, pc, address, bytes, kind_of(flags));
+  if (count_part_quickly(slot, group, pc, address, shape)) return;
+  if (lanes::ballot(group, is_outside(slot, address)) == 0) {
+    if (leads(group)) leave_hint_apart<Depth::full>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
+    lanes::meet(group);
+    if (group == kWarp && count_whole_quickly<true>(slot, pc, address, shape)) return;
+    if (count_part_quickly<true>(slot, group, pc, address, shape)) return;
   }
-  reduce_apart<Depth::full>(slot, pc, address, bytes, flags, active);
+  reduce_apart<Depth::full>(slot, pc, address, bytes, flags, group);
 }
 
 namespace {
@@ -121,7 +125,8 @@ PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t ad
 }
 // Likewise, of the lanes in `active`.
 PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t shape) {
-  if (!count_all_quickly(slot, active, pc, address, shape)) pasta_count_all_again(slot, pc, address, shape, active);
+  if (active != kWarp) return pasta_count_all_again(slot, pc, address, shape, active);
+  if (!count_whole_quickly(slot, pc, address, shape)) pasta_count_all_again(slot, pc, address, shape, kWarp);
 }
 
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
@@ -161,7 +166,7 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
   const uint32_t moved = zeros < bytes ? bytes - zeros : 0;
   if (moved == 0) return;
   if constexpr (kFull<kDepth>) {
-    if (!has_size_class(moved)) {
+    if (kDepth == Depth::trace && !has_size_class(moved)) {
       on_span<kDepth>(slot, pc, address, moved, AccessKind::load);
       return;
     }

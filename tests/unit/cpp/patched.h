@@ -29,12 +29,14 @@ inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, 
 }
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
-  const uint32_t active = lanes::active();
-  g_quick = count_all_quickly(slot, active, pc, address, shape(bytes, kind));
+  const uint32_t active = lanes::active(), of = shape(bytes, kind);
+  g_quick = (active == kWarp && count_whole_quickly(slot, pc, address, of)) ||
+            count_part_quickly(slot, active, pc, address, of);
   if (g_quick) return;
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     hint<true>(slot, active, pc, address, bytes, kind);
-    if (count_all_quickly<true>(slot, active, pc, address, shape(bytes, kind))) return;
+    if (active == kWarp && count_whole_quickly<true>(slot, pc, address, of)) return;
+    if (count_part_quickly<true>(slot, active, pc, address, of)) return;
   }
   reduce_all_slowly(slot, active, pc, address, bytes, kind);
 }
