@@ -55,10 +55,11 @@ PASTA_DEVICE_ASIDE void pasta_count_scattered(const SlotHeader& slot, uint32_t w
 // Objects, blocks and sites, of a whole warp. False: nothing was counted, for any lane. `kAgain`: the hint was just
 // left.
 template <bool kAgain = false>
-PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape) {
+PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
+                                      uint32_t shape) {
   const Hinted<kAgain> hint(slot, pc);
   if (!lanes::all(kWarp, hint.is_of(pc, address, shape))) return false;
-  const uint32_t low = static_cast<uint32_t>(address), bytes = bytes_of_shape(shape), page = hint.page(address);
+  const uint32_t low = static_cast<uint32_t>(address), page = hint.page(address);
   const uint32_t below = lanes::below(kWarp, low), begin = hint.range.x;
   // Mostly addresses rise from lane to lane: then the sectors that differ from the one before are all there are.
   const uint32_t sector = low >> kSectorShift, before = below >> kSectorShift;
@@ -81,12 +82,11 @@ PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, uint64_t pc, uint6
 // Likewise, of the lanes in `active`.
 template <bool kAgain = false>
 PASTA_DEVICE bool count_part_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                     uint32_t shape) {
+                                     uint32_t bytes, uint32_t shape) {
   const Hinted<kAgain> hint(slot, pc);
   if (lanes::ballot(active, hint.is_of(pc, address, shape)) != active) return false;
   const uint32_t low = static_cast<uint32_t>(address), page = hint.page(address);
-  touch<true>(slot, hint.index(), page, low, low + bytes_of_shape(shape) - 1,
-              known_of<true>(slot, hint.index(), page));
+  touch<true>(slot, hint.index(), page, low, low + bytes - 1, known_of<true>(slot, hint.index(), page));
   count_part(slot, active, hint.what.y, address);
   return true;
 }

@@ -97,7 +97,7 @@ PASTA_DEVICE_ASIDE void pasta_count_objects_again(const SlotHeader& slot, uint32
     leave_hint_apart<Depth::objects>(slot, pc_low, address, shape, counter_of(kind_of(flags), bytes));
   }
   lanes::meet(group);
-  if (count_objects_quickly<true>(slot, pc_low, address, shape)) return;
+  if (count_objects_quickly<true>(slot, pc_low, address, bytes, shape)) return;
   reduce_apart<Depth::objects>(slot, pc_low, address, bytes, flags, lanes::active());
 }
 PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape,
@@ -106,12 +106,12 @@ PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t p
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
   const uint32_t group = lanes::ballot(active, has_size_class(bytes));
   if (!has_size_class(bytes)) return on_span<Depth::full>(slot, pc, address, bytes, kind_of(flags));
-  if (count_part_quickly(slot, group, pc, address, shape)) return;
+  if (count_part_quickly(slot, group, pc, address, bytes, shape)) return;
   if (lanes::ballot(group, is_outside(slot, address)) == 0) {
     if (leads(group)) leave_hint_apart<Depth::full>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
     lanes::meet(group);
-    if (group == kWarp && count_whole_quickly<true>(slot, pc, address, shape)) return;
-    if (count_part_quickly<true>(slot, group, pc, address, shape)) return;
+    if (group == kWarp && count_whole_quickly<true>(slot, pc, address, bytes, shape)) return;
+    if (count_part_quickly<true>(slot, group, pc, address, bytes, shape)) return;
   }
   reduce_apart<Depth::full>(slot, pc, address, bytes, flags, group);
 }
@@ -119,14 +119,18 @@ PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t p
 namespace {
 
 // Counts an access.
-PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape) {
-  const uint32_t pc_low = static_cast<uint32_t>(pc);
-  if (!count_objects_quickly(slot, pc_low, address, shape)) pasta_count_objects_again(slot, pc_low, address, shape);
+PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
+  const uint32_t pc_low = static_cast<uint32_t>(pc), shape = shape_of(flags, bytes);
+  if (!count_objects_quickly(slot, pc_low, address, bytes, shape)) {
+    pasta_count_objects_again(slot, pc_low, address, shape);
+  }
 }
 // Likewise, of the lanes in `active`.
-PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t shape) {
+PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
+                            uint32_t flags) {
+  const uint32_t shape = shape_of(flags, bytes);
   if (active != kWarp) return pasta_count_all_again(slot, pc, address, shape, active);
-  if (!count_whole_quickly(slot, pc, address, shape)) pasta_count_all_again(slot, pc, address, shape, kWarp);
+  if (!count_whole_quickly(slot, pc, address, bytes, shape)) pasta_count_all_again(slot, pc, address, shape, kWarp);
 }
 
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
@@ -146,10 +150,10 @@ template <Depth kDepth>
 PASTA_DEVICE void on_global(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
   if constexpr (kFull<kDepth>) {
     const uint32_t active = lanes::active();
-    count_all(slot, active, pc, address, shape_of(flags, bytes));
+    count_all(slot, active, pc, address, bytes, flags);
     if (kDepth == Depth::trace) keep(slot, pc, address, bytes, flags, active, MemorySpace::global);
   } else {
-    count_objects(slot, pc, address, shape_of(flags, bytes));
+    count_objects(slot, pc, address, bytes, flags);
   }
 }
 
@@ -171,10 +175,10 @@ PASTA_DEVICE void on_async_copy(const SlotHeader& slot, uint64_t pc, uint64_t ad
       return;
     }
     const uint32_t active = lanes::active();
-    count_all(slot, active, pc, address, shape_of(kRead, moved));
+    count_all(slot, active, pc, address, moved, kRead);
     if (kDepth == Depth::trace) keep_copies(slot, pc, address, moved, active);
   } else {
-    count_objects(slot, pc, address, shape_of(kRead, moved));
+    count_objects(slot, pc, address, moved, kRead);
   }
 }
 

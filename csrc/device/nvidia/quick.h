@@ -84,14 +84,18 @@ PASTA_DEVICE Known known_of(const SlotHeader& slot, uint32_t index, uint32_t pag
   return {lanes::glance(words_of(slot) + page / 32), lanes::glance_pair(live_of<kFull>(slot, index))};
 }
 
-PASTA_DEVICE_ASIDE void pasta_touch_unknown(uint32_t* words, Live* live, uint32_t page, uint32_t low, uint32_t last,
-                                            Known known) {
-  if ((known.marks >> (page % 32) & 1) == 0) mark_page(words, page);
-  if (~low > known.bytes.x) {
+// A Live is named by its distance from the header, and operands come in the order in which patches have registers to
+// spare for them.
+PASTA_DEVICE_ASIDE void pasta_touch_unknown(const SlotHeader& slot, uint32_t live_at, uint32_t known_first,
+                                            uint32_t known_last, uint32_t marks, uint32_t last, uint32_t low,
+                                            uint32_t page) {
+  Live* const live = reinterpret_cast<Live*>(bytes_of(slot) + live_at);
+  if ((marks >> (page % 32) & 1) == 0) mark_page(words_of(slot), page);
+  if (~low > known_first) {
     const uint32_t group = lanes::active();
     raise_together(group, lanes::first(group), &live->inverted_first, ~low);
   }
-  if (last > known.bytes.y) {
+  if (last > known_last) {
     const uint32_t group = lanes::active();
     raise_together(group, lanes::last(group), &live->last, last);
   }
@@ -103,7 +107,9 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, u
                         const Known& known) {
   const bool marked = (known.marks >> (page % 32) & 1) != 0;
   if (marked & (~low <= known.bytes.x) & (last <= known.bytes.y)) return;
-  pasta_touch_unknown(words_of(slot), live_of<kFull>(slot, index), page, low, last, known);
+  constexpr auto kLiveAt = static_cast<uint32_t>(At<kFull>::kQuick.live_at);
+  pasta_touch_unknown(slot, kLiveAt + index * uint32_t{sizeof(Live)}, known.bytes.x, known.bytes.y, known.marks, last,
+                      low, page);
 }
 
 // Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and `address` is in the range.
@@ -113,7 +119,7 @@ PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t addre
 
 // Objects alone, by each lane. False: nothing was counted. `kAgain`: the hint was just left.
 template <bool kAgain = false>
-PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address,
+PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
                                         uint32_t shape) {
   const Hint* const hint = hint_of(slot, pc_low);
   const lanes::Pair what = kAgain ? lanes::peek_pair(hint) : lanes::glance_pair(hint);  // shape and where
@@ -125,7 +131,7 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low,
   // Counted while these loads are under way.
   const uint32_t place = (what.y & 0xffff) * kReplicas + lanes::multiprocessor() % kReplicas;
   if (lanes::rank(group) == 0) lanes::add(quick_counter<false>(slot, 0, place), lanes::count(group));
-  touch<false>(slot, index, page, low, low + bytes_of_shape(shape) - 1, known);
+  touch<false>(slot, index, page, low, low + bytes - 1, known);
   return true;
 }
 

@@ -20,23 +20,23 @@ void hint(const SlotHeader& slot, uint32_t group, uint64_t pc, uint64_t address,
 
 inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t pc = static_cast<uint32_t>(long_pc);
-  g_quick = count_objects_quickly(slot, pc, address, shape(bytes, kind));
+  g_quick = count_objects_quickly(slot, pc, address, bytes, shape(bytes, kind));
   if (g_quick) return;
   if (is_outside(slot, address)) return count_outside(slot, lanes::active(), bytes, kind);
   hint<false>(slot, lanes::active(), pc, address, bytes, kind);
-  if (count_objects_quickly<true>(slot, pc, address, shape(bytes, kind))) return;
+  if (count_objects_quickly<true>(slot, pc, address, bytes, shape(bytes, kind))) return;
   reduce_objects_slowly(slot, lanes::active(), address, bytes, kind);
 }
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = lanes::active(), of = shape(bytes, kind);
-  g_quick = (active == kWarp && count_whole_quickly(slot, pc, address, of)) ||
-            count_part_quickly(slot, active, pc, address, of);
+  g_quick = (active == kWarp && count_whole_quickly(slot, pc, address, bytes, of)) ||
+            count_part_quickly(slot, active, pc, address, bytes, of);
   if (g_quick) return;
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     hint<true>(slot, active, pc, address, bytes, kind);
-    if (active == kWarp && count_whole_quickly<true>(slot, pc, address, of)) return;
-    if (count_part_quickly<true>(slot, active, pc, address, of)) return;
+    if (active == kWarp && count_whole_quickly<true>(slot, pc, address, bytes, of)) return;
+    if (count_part_quickly<true>(slot, active, pc, address, bytes, of)) return;
   }
   reduce_all_slowly(slot, active, pc, address, bytes, kind);
 }
