@@ -6,18 +6,23 @@
 
 namespace pasta::nvidia {
 
-// An access that has a quick counter (`where` is the hint's), by fewer lanes than a warp has or across blocks.
-PASTA_DEVICE_APART void count_part(const SlotHeader& slot, uint32_t active, uint32_t where, uint64_t address) {
-  // A range with pages lies between two multiples of 4 GiB.
-  const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address) >> kSectorShift);
-  count_blocks(slot, active, where >> 16, address);
-  const uint32_t place = where & 0xffff, count = lanes::count(active);
-  if (lanes::rank(active) != 0 || add_hot(slot, HotKind::part, part_name(place, count, sectors), 1)) return;
+// What count_part() counts, by one lane for its warp, where there is no room for a counter of its own.
+PASTA_DEVICE_APART void count_part_apart(const SlotHeader& slot, uint32_t place, uint32_t count, uint32_t sectors) {
   const uint64_t key = lanes::peek(quick_keys<true>(slot) + place);
   const uint32_t counter = quick_object_counter(key);
   count_lanes(slot, quick_range(key), counter, count);
   const auto kind = static_cast<AccessKind>(counter / kSizeClasses);
   count_shape(slot, {quick_pc(key), kind, counter % kSizeClasses, count, sectors});
+}
+
+// An access that has a quick counter (`where` is the hint's), by fewer lanes than a warp has or across blocks.
+PASTA_DEVICE void count_part(const SlotHeader& slot, uint32_t active, uint32_t where, uint64_t address) {
+  // A range with pages lies between two multiples of 4 GiB.
+  const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address) >> kSectorShift);
+  count_blocks(slot, active, where >> 16, address);
+  const uint32_t place = where & 0xffff, count = lanes::count(active);
+  if (lanes::rank(active) != 0 || add_hot(slot, HotKind::part, part_name(place, count, sectors), 1)) return;
+  count_part_apart(slot, place, count, sectors);
 }
 
 // An instruction's hint.

@@ -106,7 +106,6 @@ PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t p
   if ((flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH) != 0) return;
   const uint32_t group = lanes::ballot(active, has_size_class(bytes));
   if (!has_size_class(bytes)) return on_span<Depth::full>(slot, pc, address, bytes, kind_of(flags));
-  if (count_part_quickly(slot, group, pc, address, bytes, shape)) return;
   if (lanes::ballot(group, is_outside(slot, address)) == 0) {
     if (leads(group)) leave_hint_apart<Depth::full>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
     lanes::meet(group);
@@ -114,6 +113,12 @@ PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t p
     if (count_part_quickly<true>(slot, group, pc, address, bytes, shape)) return;
   }
   reduce_apart<Depth::full>(slot, pc, address, bytes, flags, group);
+}
+// Likewise, of parts of warps, and warps whose lanes have parted.
+PASTA_DEVICE_ASIDE void pasta_count_part(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape,
+                                         uint32_t active) {
+  if (count_part_quickly(slot, active, pc, address, bytes_of_shape(shape), shape)) return;
+  pasta_count_all_again(slot, pc, address, shape, active);
 }
 
 namespace {
@@ -129,7 +134,7 @@ PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t ad
 PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address, uint32_t bytes,
                             uint32_t flags) {
   const uint32_t shape = shape_of(flags, bytes);
-  if (active != kWarp) return pasta_count_all_again(slot, pc, address, shape, active);
+  if (active != kWarp) return pasta_count_part(slot, pc, address, shape, active);
   if (!count_whole_quickly(slot, pc, address, bytes, shape)) pasta_count_all_again(slot, pc, address, shape, kWarp);
 }
 

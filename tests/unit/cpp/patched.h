@@ -30,8 +30,8 @@ inline void objects(const SlotHeader& slot, uint64_t long_pc, uint64_t address, 
 
 inline void all(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, AccessKind kind) {
   const uint32_t active = lanes::active(), of = shape(bytes, kind);
-  g_quick = (active == kWarp && count_whole_quickly(slot, pc, address, bytes, of)) ||
-            count_part_quickly(slot, active, pc, address, bytes, of);
+  g_quick = active == kWarp ? count_whole_quickly(slot, pc, address, bytes, of)
+                            : count_part_quickly(slot, active, pc, address, bytes, of);
   if (g_quick) return;
   if (lanes::ballot(active, is_outside(slot, address)) == 0) {
     hint<true>(slot, active, pc, address, bytes, kind);
