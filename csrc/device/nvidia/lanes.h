@@ -71,6 +71,14 @@ PASTA_DEVICE uint32_t multiprocessor() {
   return number;
 }
 
+// A number of which warps that come here at once have different ones, mostly: the clock's, which is read sooner than the
+// multiprocessor's.
+PASTA_DEVICE uint32_t any_number() {
+  uint32_t cycles;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(cycles));
+  return cycles;
+}
+
 // All counters lie in device memory: said to the compiler, it leaves out what an atomic on shared memory would need.
 PASTA_DEVICE void add(uint64_t* at, uint64_t value) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "l"(value));
@@ -147,6 +155,7 @@ uint32_t active();
 inline void meet(uint32_t mask) { ballot(mask, true); }
 inline bool all(uint32_t mask, bool predicate) { return ballot(mask, predicate) == mask; }
 uint32_t multiprocessor();
+inline uint32_t any_number() { return multiprocessor(); }
 inline uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }
 inline uint32_t rank(uint32_t mask) { return count(mask & ((1u << index()) - 1)); }
 inline uint32_t first(uint32_t mask) { return static_cast<uint32_t>(__builtin_ctz(mask)); }

@@ -129,7 +129,7 @@ PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low,
   const uint32_t page = static_cast<uint32_t>(address >> kPageShift) + range.z;
   const Known known = known_of<false>(slot, index, page);
   // Counted while these loads are under way.
-  const uint32_t place = (what.y & 0xffff) * kReplicas + lanes::multiprocessor() % kReplicas;
+  const uint32_t place = (what.y & 0xffff) * kReplicas + lanes::any_number() % kReplicas;
   if (lanes::rank(group) == 0) lanes::add(quick_counter<false>(slot, 0, place), lanes::count(group));
   touch<false>(slot, index, page, low, low + bytes - 1, known);
   return true;
