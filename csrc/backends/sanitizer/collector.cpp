@@ -68,7 +68,7 @@ Encoders find_encoders(CUcontext context) {
 
 const Backend kBackend = {
     "sanitizer",
-    "run on NVIDIA H200 (driver 580, CUDA 13.0, Sanitizer 13.0 and 13.5), not yet with its patches as they are now",
+    "run on NVIDIA H200 (driver 580, CUDA 13.0, Sanitizer 13.5)",
     [](int64_t deadline_ns) { Collector::instance().harvest(deadline_ns); },
     [] { Collector::instance().forget(); },
     nullptr,
