@@ -13,8 +13,9 @@ from typing import Any
 
 
 def markdown(document: dict[str, Any], base: str = "native") -> str:
-    """Return the table, and the circumstances of the run in a line below it."""
-    rows = {(row["workload"], row["variant"]): row for row in document["rows"]}
+    """Return the table, and the circumstances of the run in a line below it; of workloads that ``base`` has."""
+    measured = {row["workload"] for row in document["rows"] if row["variant"] == base}
+    rows = {(row["workload"], row["variant"]): row for row in document["rows"] if row["workload"] in measured}
     workloads, variants = (list(dict.fromkeys(key[i] for key in rows)) for i in (0, 1))
     others = sorted((v for v in variants if v != base), key=lambda v: (not v.startswith("pasta"), v))
     sized = [v for v in others if any("bytes_per_kernel" in row for (_, name), row in rows.items() if name == v)]
