@@ -8,7 +8,6 @@ What did not finish or failed has a row of n = 0 without numbers, and a note.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+INTERRUPTED = "was interrupted"
 PASTA = [sys.executable, "-m", "pasta"]
 
 
@@ -60,20 +60,18 @@ def environment(variant: Variant) -> dict[str, str]:
 
 
 def run_limited(command: Sequence[str], variables: Mapping[str, str], timeout_s: float) -> tuple[str, str, str]:
-    """Run ``command``; end it and all that it started after ``timeout_s``. Returns its two outputs, and what went
-    wrong or nothing."""
+    """Run ``command``; end it and all that it started after ``timeout_s``, or at an interrupt. Returns its two outputs,
+    and what went wrong or nothing."""
     process = subprocess.Popen(
         command, env=dict(variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         output, errors = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as end:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
-        return output, errors, f"did not finish in {timeout_s:.0f} s"
-    except KeyboardInterrupt:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
+        timed_out = isinstance(end, subprocess.TimeoutExpired)
+        return output, errors, f"did not finish in {timeout_s:.0f} s" if timed_out else INTERRUPTED
     return output, errors, f"failed with status {process.returncode}" if process.returncode else ""
 
 
@@ -87,10 +85,11 @@ def run_interleaved(
     interrupt ends the benchmark with what it has.
     """
     samples: dict[tuple[str, str], Samples] = {}
-    with contextlib.suppress(KeyboardInterrupt):
-        for repetition in range(repetitions):
-            for variant in variants:
-                run_once(command, variant, f"[{repetition + 1}/{repetitions}]", workloads, samples)
+    for repetition in range(repetitions):
+        for variant in variants:
+            place = f"[{repetition + 1}/{repetitions}]"
+            if run_once(command, variant, place, workloads, samples) == INTERRUPTED:
+                return samples
     return samples
 
 
@@ -100,11 +99,14 @@ def run_once(
     place: str,
     workloads: Sequence[str],
     samples: dict[tuple[str, str], Samples],
-) -> None:
-    """Run ``command`` under one variant and add what it measures to ``samples``; ``place`` begins the line about it."""
+) -> str:
+    """Run ``command`` under one variant and add what it measures to ``samples``; ``place`` begins the line about it.
+
+    Returns what went wrong, or nothing.
+    """
     chosen = [w for w in workloads if variant.workloads is None or w in variant.workloads]
     if workloads and not chosen:
-        return
+        return ""
     began = time.monotonic()
     told = ["--workloads", ",".join(chosen)] if chosen else []
     output, errors, wrong = run_limited(
@@ -136,6 +138,7 @@ def run_once(
         for name in sorted(names)
     )
     print(f"{took}  {', '.join(medians)}", file=sys.stderr, flush=True)
+    return wrong
 
 
 def add_analysis(measured: Sequence[dict[str, Any]], analyse: Callable[[], None]) -> None:
@@ -233,6 +236,8 @@ def compare_on_gpu(
     parser.add_argument("--variants", default="", help="a comma list; default: all")
     parser.add_argument("-o", "--output", type=Path, default=here / "results" / results)
     given = parser.parse_args()
+    for ends in (signal.SIGINT, signal.SIGTERM):  # whatever a shell made of them
+        signal.signal(ends, signal.default_int_handler)
     import torch
 
     sys.path.insert(0, str(ROOT))

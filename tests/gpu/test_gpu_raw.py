@@ -80,7 +80,8 @@ def live_objects(run: Measured, time: int) -> list[Object]:
     """Return the memory objects at a time, in order of address. No object of these programs lies in another."""
     made = run.table("alloc").filter(pl.col("address").is_not_null())
     gone = made.filter((pl.col("action") == "free") & (pl.col("start_ns") < time))["object_id"]
-    here = made.filter((pl.col("action") == "alloc") & (pl.col("start_ns") < time) & ~pl.col("object_id").is_in(gone.implode()))
+    stays = ~pl.col("object_id").is_in(gone.implode())
+    here = made.filter((pl.col("action") == "alloc") & (pl.col("start_ns") < time) & stays)
     end = (pl.col("address") + pl.col("bytes")).alias("end")
     return [Object(*row) for row in here.select("object_id", "address", end).sort("address").iter_rows()]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "scripts" / "bench"))
 
 from harness import Variant, run_interleaved, run_limited, to_rows
+from table import markdown
 
 #: Measures the workloads that it is told, up to one that is "broken".
 WORKER = """
@@ -56,6 +59,40 @@ def test_a_variant_is_run_for_its_workloads_only() -> None:
     found = rows([Variant("native"), Variant("few", workloads=frozenset(["b"]))], ["a", "b"])
     assert set(found) == {("a", "native"), ("b", "native"), ("b", "few")}
     assert found["b", "few"]["vs_native"] == 1.0
+
+
+def test_an_interrupt_ends_it_with_what_was_measured(tmp_path: Path) -> None:
+    printed = tmp_path / "printed"
+    program = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[2] / "scripts" / "bench")!r})
+from harness import Variant, run_interleaved, to_rows
+worker = {WORKER!r} + "import time; open({str(printed)!r}, 'w').close(); time.sleep(600)"
+samples = run_interleaved([sys.executable, "-c", worker], [Variant("first"), Variant("second")], 1, ["a"])
+print(to_rows(samples))
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not printed.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [(row["variant"], row["n"]) for row in ast.literal_eval(output)] == [("first", 1)]
+
+
+def test_a_table_has_the_workloads_of_its_base() -> None:
+    row = {"unit": "ms", "n": 1, "median": 4.0, "vs_native": 2.0, "vs_floor": 1.5}
+    names = [("a", "native"), ("a", "floor"), ("a", "objects"), ("b", "native"), ("b", "sample3")]
+    document = {"rows": [row | {"workload": w, "variant": v} for w, v in names], "machine": "M", "commit": "c"}
+    assert markdown(document, "floor").splitlines() == [
+        "| workload | floor | native | objects |",
+        "| --- | ---: | ---: | ---: |",
+        "| a | 4 ms | 1.500× | 1.500× |",  # noqa: RUF001
+        "",
+        "Medians of 1, M, commit c.",
+    ]
 
 
 @pytest.mark.parametrize("fails", [False, True])

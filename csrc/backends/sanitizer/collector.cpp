@@ -33,8 +33,8 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-// The page bitmaps of a launch may take a part of the memory for results, so that many launches fit: 8 MiB of 256, which
-// is 256 GiB of memory objects.
+// The page bitmaps of a launch may take a part of the memory for results, so that many launches fit: 8 MiB of 256,
+// which is 256 GiB of memory objects.
 uint32_t max_page_words(const Selection& selection) {
   return static_cast<uint32_t>(std::min<size_t>(selection.buffer_bytes / 32 / sizeof(uint32_t), UINT32_MAX / 2));
 }

@@ -19,8 +19,8 @@
 
 namespace pasta::sanitizer {
 
-// What the hints and quick keys of a slot are about. They are right for a launch with the same ranges, and of use to one
-// of the same kernel.
+// What the hints and quick keys of a slot are about. They are right for a launch with the same ranges, and of use to
+// one of the same kernel.
 struct Hinted {
   const void* kernel = nullptr;
   std::shared_ptr<const Cuts> cuts;  // null: there are none that may stay
@@ -73,8 +73,8 @@ class SlotPool {
   void add(void* memory, size_t bytes);
   void cancel(size_t bytes);
 
-  // When reserve() gave nothing: cuts slabs that no launch uses, and whose slots are too small for `sizes`, into new slots.
-  // The caller has their images from then on.
+  // When reserve() gave nothing: cuts slabs that no launch uses, and whose slots are too small for `sizes`, into new
+  // slots. The caller has their images from then on.
   std::vector<Buffer> recut(const SlotSizes& sizes);
   // Those of them that are too small for one slot; the caller frees their memory.
   struct Retired {

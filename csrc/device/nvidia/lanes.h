@@ -71,8 +71,8 @@ PASTA_DEVICE uint32_t multiprocessor() {
   return number;
 }
 
-// A number of which warps that come here at once have different ones, mostly: the clock's, which is read sooner than the
-// multiprocessor's.
+// A number of which warps that come here at once have different ones, mostly: the clock's, which is read sooner than
+// the multiprocessor's.
 PASTA_DEVICE uint32_t any_number() {
   uint32_t cycles;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(cycles));
@@ -104,8 +104,8 @@ PASTA_DEVICE uint64_t peek(const uint64_t* at) {
   return __ldcg(reinterpret_cast<const unsigned long long*>(at));
 }
 PASTA_DEVICE uint32_t peek(const uint32_t* at) { return __ldcg(at); }
-// From L1, which may be behind. What only grows has at least grown this far. An atomic on it by this multiprocessor makes
-// L1 look again.
+// From L1, which may be behind. What only grows has at least grown this far. An atomic on it by this multiprocessor
+// makes L1 look again.
 PASTA_DEVICE uint64_t glance(const uint64_t* at) {
   return __ldca(reinterpret_cast<const unsigned long long*>(at));
 }

@@ -156,9 +156,9 @@ struct SlotHeader {
 static_assert(sizeof(SlotHeader) == 112);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
-// Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row of
-// replicas, any of which counts. Full patches: by instruction as well, for full warps, a row by the sectors that they
-// need.
+// Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row
+// of replicas, any of which counts. Full patches: by instruction as well, for full warps, a row by the sectors that
+// they need.
 inline constexpr uint32_t kHints = 256;  // instructions so many apart share one
 inline constexpr uint32_t kReplicas = 8;
 struct Quick {

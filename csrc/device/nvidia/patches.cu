@@ -238,18 +238,18 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
   PATCH pasta_##depth##_memcpy_async(void* userdata, uint64_t pc, void* source, uint32_t,                             \
                                      uint32_t bytes ZERO_FILL_OPERAND) {                                              \
     SLOT_OR_RETURN;                                                                                                   \
-    on_async_copy<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, ZERO_FILL);                              \
+    on_async_copy<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, ZERO_FILL);                      \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_bulk_load(void* userdata, uint64_t pc, uint64_t source, uint32_t, uint32_t, uint32_t size,    \
                                   uint32_t) {                                                                         \
     SLOT_OR_RETURN;                                                                                                   \
-    on_bulk<Depth::depth>(slot, pc, source, (size & kBulkCount) * kBulkBlockBytes, AccessKind::load);                         \
+    on_bulk<Depth::depth>(slot, pc, source, (size & kBulkCount) * kBulkBlockBytes, AccessKind::load);                 \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_bulk_reduction(void* userdata, uint64_t pc, uint64_t target, uint32_t, uint32_t blocks) {     \
     SLOT_OR_RETURN;                                                                                                   \
-    on_bulk<Depth::depth>(slot, pc, target, (blocks & kBulkCount) * kBulkBlockBytes, AccessKind::atomic);                     \
+    on_bulk<Depth::depth>(slot, pc, target, (blocks & kBulkCount) * kBulkBlockBytes, AccessKind::atomic);             \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   OF_TYPE(pasta_##depth##_global, SanitizerCallbackMemoryAccess);                                                     \
@@ -266,7 +266,7 @@ GLOBAL_PATCHES(trace);
                                    uint32_t size BULK_MASK_OPERAND) {                                              \
     SLOT_OR_RETURN;                                                                                                \
     const uint32_t of_each = BULK_MASK != 0 ? lanes::count(size >> 16) : kBulkBlockBytes;                          \
-    on_bulk<Depth::depth>(slot, pc, target, (size & kBulkCount) * of_each, AccessKind::store);                             \
+    on_bulk<Depth::depth>(slot, pc, target, (size & kBulkCount) * of_each, AccessKind::store);                        \
     return SANITIZER_PATCH_SUCCESS;                                                                                \
   }                                                                                                                \
   OF_TYPE(pasta_##depth##_bulk_store, SanitizerCallbackBulkCopySharedToGlobal)

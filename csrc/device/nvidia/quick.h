@@ -2,11 +2,11 @@
 // registers as a patch has, from L1; then additions and maxima, for which nobody waits.
 //
 // An instruction mostly does the same to the same range as the last time, which its Hint tells; where it does not, one
-// lane looks up which range holds the address and which counter counts, leaves that as a hint, and the warp tries again.
-// What L1 remembers of pages and of the first and last byte may be behind: what only grows has at least grown this far.
-// So what L1 does not know is said again, whoever said it before: the atomic makes L1 look again. A round trip for each
-// would be dear where a kernel's warps all begin at once and stream through memory: half of their accesses touch a page
-// that L1 does not know.
+// lane looks up which range holds the address and which counter counts, leaves that as a hint, and the warp tries
+// again. What L1 remembers of pages and of the first and last byte may be behind: what only grows has at least grown
+// this far. So what L1 does not know is said again, whoever said it before: the atomic makes L1 look again. A round
+// trip for each would be dear where a kernel's warps all begin at once and stream through memory: half of their
+// accesses touch a page that L1 does not know.
 #pragma once
 
 #include "device/nvidia/lanes.h"
@@ -112,7 +112,8 @@ PASTA_DEVICE void touch(const SlotHeader& slot, uint32_t index, uint32_t page, u
                       low, page);
 }
 
-// Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and `address` is in the range.
+// Whether the halves of a hint, of which `where` and `range` are words, are of one writer, and `address` is in the
+// range.
 PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t address) {
   return (range.w == place_of(where >> 16, address)) & (static_cast<uint32_t>(address) - range.x <= range.y);
 }

@@ -1,5 +1,5 @@
-// TMA accesses by tensor map: how often, and between which coordinates. The map is opaque on the device: the host, which
-// may have seen it being encoded, tells its address, box and strides from its bytes.
+// TMA accesses by tensor map: how often, and between which coordinates. The map is opaque on the device: the host,
+// which may have seen it being encoded, tells its address, box and strides from its bytes.
 #pragma once
 
 #include "device/nvidia/lanes.h"

@@ -67,8 +67,8 @@ struct StateLayout {
   // how many so far.
   uint32_t block_place(uint32_t run) const { return ordinal(meetings) + 2 * run; }
   uint32_t block_length(uint32_t run) const { return block_place(run) + 1; }
-  // Of the row along a dimension: whether the work-item's sub-group is the first, or among the first, of its work-items,
-  // and how many these are.
+  // Of the row along a dimension: whether the work-item's sub-group is the first, or among the first, of its
+  // work-items, and how many these are.
   uint32_t row_leads(uint32_t dimension) const { return block_place(block_runs) + 2 * dimension; }
   uint32_t row_items(uint32_t dimension) const { return row_leads(dimension) + 1; }
   uint32_t words() const { return row_leads(3); }

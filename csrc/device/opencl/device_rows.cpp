@@ -6,10 +6,10 @@ namespace pasta::memory {
 using namespace spirv;
 
 // void (state, slot, ulong address, ulong narrow): marks `bytes` at the address of each work-item of the row, which all
-// call it together. `narrow` is the value that RowStep::narrow names, extended. The first work-item of the row does it. Along
-// dimension 0, a row is several sub-groups, or less than one: all is computed from what the first work-item has, so that
-// it is the same for the sub-group and vector units compute it once. Along the others, each work-item of a sub-group is in
-// a row of its own.
+// call it together. `narrow` is the value that RowStep::narrow names, extended. The first work-item of the row does it.
+// Along dimension 0, a row is several sub-groups, or less than one: all is computed from what the first work-item has,
+// so that it is the same for the sub-group and vector units compute it once. Along the others, each work-item of a
+// sub-group is in a row of its own.
 //
 //   if (!leads) return;
 //   if (no number wraps around, and the first line is in the object)

@@ -7,7 +7,9 @@ namespace {
 
 constexpr int kSuccess = 0, kInvalidHandle = 400;
 
-const fake::KernelHandle& kernel_of(uintptr_t function) { return *reinterpret_cast<const fake::KernelHandle*>(function - 1); }
+const fake::KernelHandle& kernel_of(uintptr_t function) {
+  return *reinterpret_cast<const fake::KernelHandle*>(function - 1);
+}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The handles of kernels for which fake_driver.cpp stands in: those of a library point to a KernelHandle, functions to the byte
-// after its first.
+// The handles of kernels for which fake_driver.cpp stands in: those of a library point to a KernelHandle, functions to
+// the byte after its first.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// CUDA programs over the fake Sanitizer: what they do to memory and streams, as callbacks, and the recording of one in a
-// process of its own.
+// CUDA programs over the fake Sanitizer: what they do to memory and streams, as callbacks, and the recording of one in
+// a process of its own.
 #pragma once
 
 #include <sys/wait.h>

@@ -1,8 +1,8 @@
 // A Compute Sanitizer library and a GPU in host memory, for the tests of what pasta does with them.
 //
 // Streams are queues that move only when somebody waits for them, as late as CUDA allows: what pasta forgets to put
-// into a launch's own stream is missing when the kernel runs. A fill of host memory is such a wait: the stream tells that
-// it has come to it.
+// into a launch's own stream is missing when the kernel runs. A fill of host memory is such a wait: the stream tells
+// that it has come to it.
 #pragma once
 
 #include <sanitizer.h>

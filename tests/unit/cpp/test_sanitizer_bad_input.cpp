@@ -1,5 +1,5 @@
-// What a memory pass does where something is missing or refused, over a fake Sanitizer: the program runs on, kernels are
-// recorded, and `loss` says what is not.
+// What a memory pass does where something is missing or refused, over a fake Sanitizer: the program runs on, kernels
+// are recorded, and `loss` says what is not.
 #include "check.h"
 
 #if __has_include(<sanitizer.h>)

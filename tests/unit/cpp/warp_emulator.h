@@ -32,8 +32,8 @@ inline ucontext_t g_scheduler;
 inline uint32_t g_current = 0;
 inline uint32_t g_multiprocessor = 0;  // on which warps run
 inline std::function<void(uint32_t)> g_body;
-// As a GPU may: lanes that went different ways are not together again before they have to be. Then `active`, but for the
-// first that a warp comes to, is of one lane.
+// As a GPU may: lanes that went different ways are not together again before they have to be. Then `active`, but for
+// the first that a warp comes to, is of one lane.
 inline bool g_scattered = false;
 inline bool g_began = false;  // the warp has come to its first
 
