@@ -12,6 +12,7 @@
 #include "backends/sanitizer/decode.h"
 #include "backends/sanitizer/normalize.h"
 #include "backends/sanitizer/objects.h"
+#include "backends/sanitizer/page_counts.h"
 #include "backends/sanitizer/slot_layout.h"
 #include "backends/sanitizer/slots.h"
 #include "backends/sanitizer/tensor_maps.h"
