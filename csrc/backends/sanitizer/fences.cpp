@@ -64,8 +64,6 @@ bool Fences::wait(CUcontext context, const std::vector<Sanitizer_StreamHandle>& 
   return true;
 }
 
-void Fences::leave(CUcontext context, Sanitizer_StreamHandle stream) { put(context, stream); }
-
 // Its memory goes with it.
 void Fences::forget(CUcontext context) {
   std::lock_guard lock(mutex_);

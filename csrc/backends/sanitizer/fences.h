@@ -16,11 +16,11 @@ class Fences {
  public:
   // Allocates what waiting takes: later, an allocation might itself wait for the device.
   void prepare(CUcontext context);
-  // Whether all that was in these streams of the context has run, and in those of which only fences are left. A stream
-  // says so itself: it fills a byte of host memory.
+  // Leaves a fence in the stream, for example as it is about to go: what is in it goes on. False: there is none.
+  bool put(CUcontext context, Sanitizer_StreamHandle stream);
+  // Whether all that was in these streams of the context has run, and before fences left in others. A stream says so
+  // itself: it fills a byte of host memory.
   bool wait(CUcontext context, const std::vector<Sanitizer_StreamHandle>& streams, std::chrono::nanoseconds patience);
-  // The stream is about to go; what is in it goes on.
-  void leave(CUcontext context, Sanitizer_StreamHandle stream);
   void forget(CUcontext context);
 
  private:
@@ -28,7 +28,6 @@ class Fences {
     std::vector<uint8_t*> free, left;  // these still to be filled, by a stream that was not waited for
   };
 
-  bool put(CUcontext context, Sanitizer_StreamHandle stream);
   bool passed(CUcontext context);
 
   std::mutex mutex_;  // never held during a call to the library

@@ -85,7 +85,7 @@ void tell(const Module& module, int64_t start_ns, int64_t end_ns, const std::str
 }  // namespace
 
 Instrumenter::Instrumenter(const Selection& selection, bool on_demand, std::chrono::nanoseconds patience)
-    : selection_(selection), on_demand_(on_demand && !selection.floor), changes_code_(on_demand_), patience_(patience) {
+    : selection_(selection), on_demand_(on_demand && !selection.floor), patience_(patience) {
 #ifndef PASTA_SANITIZER_TMA
   report_loss("sanitizer", "access_object", kNullI64,
               "TMA loads and stores are not counted: pasta was built with a Sanitizer older than 13.3", kNewer);
@@ -113,13 +113,11 @@ bool Instrumenter::turn(Lock& lock) {
   return wait(lock, [this] { return !changing_; });
 }
 
-// Runs `change` without the lock, and nobody else's meanwhile.
+// Has the turn during `change`, which may release the lock: others that want it wait.
 template <class Change>
-void Instrumenter::change(Lock& lock, Change change) {
+void Instrumenter::change(Change change) {
   changing_ = true;
-  lock.unlock();
   change();
-  lock.lock();
   changing_ = false;
   changed_.notify_all();
 }
@@ -162,41 +160,39 @@ std::string Instrumenter::apply(CUmodule module) {
 }
 
 void Instrumenter::patch(Lock& lock, Module& module) {
-  bool covers = false;
-  int64_t took = 0;
-  change(lock, [&] {
-    const int64_t start = now_ns();
-    const bool loads = add_patches(module.context);
-    const int64_t patch_start = now_ns();
-    const std::string covered = loads ? apply(module.handle) : std::string();
-    const int64_t end = now_ns();
-    covers = !covered.empty(), took = end - patch_start;
-    std::string log = "instrumented: " + covered;
-    if (!covers) log = "not instrumented";
-    else if (module.patchings > 0) log = "instrumented again";
-    tell(module, start, end, log);
-  });
+  lock.unlock();
+  const int64_t start = now_ns();
+  const bool loads = add_patches(module.context);
+  const int64_t patch_start = now_ns();
+  const std::string covered = loads ? apply(module.handle) : std::string();
+  const int64_t end = now_ns();
+  const bool covers = !covered.empty();
+  std::string log = "instrumented: " + covered;
+  if (!covers) log = "not instrumented";
+  else if (module.patchings > 0) log = "instrumented again";
+  tell(module, start, end, log);
+  lock.lock();
   module.state = covers ? Module::State::patched : Module::State::failed;
-  module.patch_ns = took;
+  module.patch_ns = end - patch_start;
   ++module.patchings;
 }
 
 void Instrumenter::remove(Lock& lock, Module& module) {
-  SanitizerResult result = SANITIZER_SUCCESS;
-  change(lock, [&] {
-    const int64_t start = now_ns();
-    result = library().call.sanitizerUnpatchModule(module.handle);
-    const int64_t end = now_ns();
-    module.removal_ns = end - start;
-    if (result == SANITIZER_SUCCESS) return tell(module, start, end, "instrumentation removed");
-    report_loss("sanitizer", "", kNullI64, "patches cannot be removed, launches stay slow: " + describe(result));
-  });
-  if (result == SANITIZER_SUCCESS) module.state = Module::State::plain;
+  lock.unlock();
+  const int64_t start = now_ns();
+  const SanitizerResult result = library().call.sanitizerUnpatchModule(module.handle);
+  const int64_t end = now_ns();
+  const bool removed = result == SANITIZER_SUCCESS;
+  if (removed) tell(module, start, end, "instrumentation removed");
+  else report_loss("sanitizer", "", kNullI64, "patches cannot be removed, launches stay slow: " + describe(result));
+  lock.lock();
+  module.removal_ns = end - start;
+  if (removed) module.state = Module::State::plain;
   else module.keeps = true;
 }
 
 bool Instrumenter::wants_change(const Module& module, bool measured) const {
-  if (frozen_ != nullptr) return false;
+  if (!changes_code()) return false;
   if (module.state == Module::State::plain) return measured;
   if (module.state == Module::State::failed || module.keeps) return false;
   return module.left_out >= std::max(kLeastLeftOut, (module.patch_ns + module.removal_ns) / kPatchedLaunchNs);
@@ -223,31 +219,26 @@ Instrumenter::Known& Instrumenter::known(CUcontext context, CUmodule module) {
   return entry;
 }
 
-// With mutex_ held.
-void Instrumenter::freeze(const char* why) {
-  frozen_ = why;
-  changes_code_.store(false, std::memory_order_relaxed);
-}
-
 // What patching takes is there from a context's first module on: later that might have to wait for kernels that run.
 void Instrumenter::loaded(CUcontext context, CUmodule handle) {
   Lock lock(mutex_);
   modules_.erase(handle);  // the end of an earlier module at this address was not seen
   const Known module = known(context, handle);
   const bool first = on_demand_ && contexts_.count(context) == 0;
-  const auto patches_what_loads = [this] { return !on_demand_ || frozen_ != nullptr; };
-  if (!first && !patches_what_loads()) return;
+  if (!first && changes_code()) return;
   if (!turn(lock)) {
-    if (patches_what_loads()) module->state = Module::State::failed;
+    if (!changes_code()) module->state = Module::State::failed;
     return;
   }
-  if (first) {
-    change(lock, [&] {
+  change([&] {
+    if (first) {
+      lock.unlock();
       add_patches(context);
       fences_.prepare(context);
-    });
-  }
-  if (patches_what_loads()) patch(lock, *module);
+      lock.lock();
+    }
+    if (!changes_code()) patch(lock, *module);
+  });
 }
 
 void Instrumenter::unloaded(CUmodule module) {
@@ -277,15 +268,13 @@ void Instrumenter::call_begins(CUcontext context, CUmodule handle, bool measured
   ++calls_;
 }
 
-// Others that come now wait.
 void Instrumenter::adapt(Lock& lock, Module& module, bool measured) {
-  changing_ = true;
-  const bool may = wait(lock, [this] { return calls_ == 0; }) && is_idle(lock, module.context) && frozen_ == nullptr;
-  if (!may) module.left_out = 0;  // not tried at each launch
-  else if (measured) patch(lock, module);
-  else remove(lock, module);
-  changing_ = false;
-  changed_.notify_all();
+  change([&] {
+    const bool may = wait(lock, [this] { return calls_ == 0; }) && is_idle(lock, module.context) && changes_code();
+    if (!may) module.left_out = 0;  // not tried at each launch
+    else if (measured) patch(lock, module);
+    else remove(lock, module);
+  });
 }
 
 void Instrumenter::call_ends() {
@@ -308,9 +297,9 @@ Instrumenter::Code Instrumenter::begin(CUcontext context, CUmodule handle, Sanit
     code = {measured && has_patches, on_demand_ && module.state == Module::State::plain, module.patchings};
     if (changes_code()) {
       streams_[context].insert(stream);
-      if (t_calls == 0) freeze("code stays as it is: kernels are launched by calls that pasta does not know");
+      if (t_calls == 0) frozen_ = "code stays as it is: kernels are launched by calls that pasta does not know";
     }
-    if (frozen_ != nullptr) cause = frozen_;
+    if (const char* const frozen = frozen_) cause = frozen;
     if (module.state == Module::State::failed) cause = "a launch runs code that is not instrumented", remedy = "";
   }
   if (measured && !code.measured) report_loss("sanitizer", "access_object", 1, cause, remedy);
@@ -329,14 +318,14 @@ void Instrumenter::stream_destroyed(CUcontext context, Sanitizer_StreamHandle st
     std::lock_guard lock(mutex_);
     if (streams_[context].erase(stream) == 0) return;
   }
-  fences_.leave(context, stream);
+  fences_.put(context, stream);
 }
 
 void Instrumenter::graph_begins() {
   if (!changes_code()) return;
   Lock lock(mutex_);
   turn(lock);  // what is being patched now is in time
-  freeze("code that had no patches when a CUDA graph was made stays without them");
+  frozen_ = "code that had no patches when a CUDA graph was made stays without them";
 }
 
 }  // namespace pasta::sanitizer

@@ -55,7 +55,7 @@ class Instrumenter {
   void forget(CUcontext context);
 
   // Whether code may change for a launch. Then this is to be told of the calls that launch, and of what is in streams.
-  bool changes_code() const { return changes_code_.load(std::memory_order_relaxed); }
+  bool changes_code() const { return on_demand_ && frozen_.load(std::memory_order_relaxed) == nullptr; }
   // This thread's call begins, to launch a kernel of the module (null: not known) that is to be measured or not: the
   // module is patched, or its patches are removed, if need be. May wait for what is in the context's streams.
   void call_begins(CUcontext context, CUmodule module, bool measured);
@@ -77,7 +77,7 @@ class Instrumenter {
   using Lock = std::unique_lock<std::mutex>;
 
   Known& known(CUcontext context, CUmodule module);
-  void freeze(const char* why);
+  void lose_patience();
 
   // With mutex_ held, which they release while they wait, or call the library.
   bool wants_change(const Module& module, bool measured) const;
@@ -87,24 +87,22 @@ class Instrumenter {
   bool wait(Lock& lock, Condition condition);
   bool turn(Lock& lock);
   template <class Change>
-  void change(Lock& lock, Change change);
+  void change(Change change);
   void patch(Lock& lock, Module& module);
   void remove(Lock& lock, Module& module);
 
-  void lose_patience();
   // By the thread whose turn it is.
   bool add_patches(CUcontext context);
   std::string apply(CUmodule module);
 
   const Selection selection_;
   const bool on_demand_;
-  std::atomic<bool> changes_code_;
   Fences fences_;
 
   std::mutex mutex_;  // never held during a call to the library
   std::unordered_map<CUmodule, Known> modules_;
   std::unordered_map<CUcontext, std::set<Sanitizer_StreamHandle>> streams_;  // in which there may be something
-  const char* frozen_ = nullptr;  // why code stays as it is
+  std::atomic<const char*> frozen_{nullptr};  // why code stays as it is, once it does
   std::chrono::nanoseconds patience_;
   int calls_ = 0;          // that launch, and threads are in now
   bool changing_ = false;  // a thread changes code, or waits to: the library wants such calls one after the other
