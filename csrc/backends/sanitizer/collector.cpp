@@ -9,12 +9,12 @@
 #include <iterator>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/sanitizer/backend.h"
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/driver.h"
-#include "backends/sanitizer/launch_calls.h"
 #include "backends/sanitizer/library.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
@@ -27,10 +27,13 @@ thread_local bool t_inside = false;
 
 class Inside {
  public:
-  Inside() { t_inside = true; }
-  ~Inside() { t_inside = false; }
+  explicit Inside(bool inside = true) : before_(std::exchange(t_inside, inside)) {}
+  ~Inside() { t_inside = before_; }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
+
+ private:
+  const bool before_;
 };
 
 // The page bitmaps of a launch may take a part of the memory for results, so that many launches fit: 8 MiB of 256,
@@ -49,15 +52,6 @@ uint32_t features_of(const Selection& selection) {
   if (library().version >= 13005) features |= nvidia::kZeroFills;
   return features;
 }
-
-// A part of a callback in which the driver may call back for what it does in the program's stead.
-class Outside {
- public:
-  Outside() { t_inside = false; }
-  ~Outside() { t_inside = true; }
-  Outside(const Outside&) = delete;
-  Outside& operator=(const Outside&) = delete;
-};
 
 // On a thread that does nothing else.
 Encoders find_encoders(CUcontext context) {
@@ -164,9 +158,9 @@ bool Collector::subscribe() {
   return true;
 }
 
-// As the launch would.
+// As the launch would: what the driver calls back for is the program's.
 KernelFacts Collector::load(CUfunction kernel) {
-  const Outside outside;
+  const Inside inside(false);
   return describe_kernel(kernel);
 }
 

@@ -17,6 +17,7 @@
 #include "backends/sanitizer/cubins.h"
 #include "backends/sanitizer/driver.h"
 #include "backends/sanitizer/instrument.h"
+#include "backends/sanitizer/launch_calls.h"
 #include "backends/sanitizer/launches.h"
 #include "backends/sanitizer/names.h"
 #include "backends/sanitizer/objects.h"
@@ -65,7 +66,11 @@ class Collector {
   void on_memcpy(const Sanitizer_MemcpyData& data, const GraphNode& node);
   void on_memset(const Sanitizer_MemsetData& data, const GraphNode& node);
   LaunchChoice choose(const KernelName& name, const std::array<uint32_t, 3>& grid);
-  KernelFacts about_to_launch(CUcontext context, CUfunction kernel);
+  struct Launched {
+    CUmodule module;
+    const KernelName* name;  // null: it cannot be told
+  };
+  Launched about_to_launch(const Sanitizer_CallbackData& data, const LaunchOperands& launch);
   static KernelFacts load(CUfunction kernel);
   void set_slot(const Sanitizer_LaunchData& data, Sanitizer_StreamHandle stream, void* slot);
   KernelCode kernel_code(const Sanitizer_LaunchData& data, const KernelName& name, int patchings);
@@ -93,7 +98,7 @@ class Collector {
     int patchings;  // of its module
   };
   std::unordered_map<CUfunction, Code> code_;
-  std::map<std::pair<CUcontext, CUfunction>, KernelFacts> kernels_;  // that were launched, while code may change
+  std::map<std::pair<CUcontext, CUfunction>, Launched> kernels_;  // while code may change
   std::unordered_map<CUarray, int64_t> arrays_;  // their object ids
 
   std::mutex finish_mutex_;

@@ -5,7 +5,6 @@
 
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/collector.h"
-#include "backends/sanitizer/launch_calls.h"
 #include "backends/sanitizer/library.h"
 #include "backends/sanitizer/normalize.h"
 #include "session/session.h"
@@ -135,16 +134,19 @@ void Collector::on_synchronize(Sanitizer_CallbackId id, const Sanitizer_Synchron
   if (id == SANITIZER_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED) launches->context_synchronized();
 }
 
-KernelFacts Collector::about_to_launch(CUcontext context, CUfunction kernel) {
-  const std::pair key(context, kernel);
+Collector::Launched Collector::about_to_launch(const Sanitizer_CallbackData& data, const LaunchOperands& launch) {
+  const std::pair key(data.context, launch.kernel);
   {
     std::lock_guard lock(mutex_);
     const auto known = kernels_.find(key);
-    if (known != kernels_.end()) return known->second;
+    if (known != kernels_.end() && (known->second.name != nullptr || launch.extended)) return known->second;
   }
-  const KernelFacts facts = load(kernel);
+  const KernelFacts facts = load(launch.kernel);
+  // Of cuLaunchKernelEx the library (13.5) gives no name that can be read.
+  const char* const name = facts.name != nullptr || launch.extended ? facts.name : data.symbolName;
+  const Launched kernel{facts.module, name == nullptr ? nullptr : &names_.kernel(name)};
   std::lock_guard lock(mutex_);
-  return kernels_[key] = facts;
+  return kernels_[key] = kernel;
 }
 
 // Here, before the driver begins with it, code may change for the launch.
@@ -152,12 +154,10 @@ void Collector::on_launch_call(Sanitizer_CallbackId id, const Sanitizer_Callback
   t_choice.reset();
   if (data.callbackSite == SANITIZER_API_EXIT) return instrumenter_->call_ends();
   if (!instrumenter_->changes_code()) return;
-  KernelFacts kernel{};
+  Launched kernel{};
   if (const std::optional<LaunchOperands> launch = to_launch(id, data.functionParams)) {
-    kernel = about_to_launch(data.context, launch->kernel);
-    // Of cuLaunchKernelEx the library (13.5) gives no name that can be read.
-    if (kernel.name == nullptr && !launch->extended) kernel.name = data.symbolName;
-    if (kernel.name != nullptr) t_choice = choose(names_.kernel(kernel.name), launch->grid);
+    kernel = about_to_launch(data, *launch);
+    if (kernel.name != nullptr) t_choice = choose(*kernel.name, launch->grid);
   }
   instrumenter_->call_begins(data.context, kernel.module, t_choice && t_choice->measured);
 }
