@@ -15,7 +15,7 @@ PASTA_DEVICE_APART void count_part_apart(const SlotHeader& slot, uint32_t place,
   count_shape(slot, {quick_pc(key), kind, counter % kSizeClasses, count, sectors});
 }
 
-// An access that has a quick counter (`where` is the hint's), by fewer lanes than a warp has or across blocks.
+// An access that has a quick counter (`where` is the hint's), by any of a warp's lanes, in one block or several.
 PASTA_DEVICE void count_part(const SlotHeader& slot, uint32_t active, uint32_t where, uint64_t address) {
   // A range with pages lies between two multiples of 4 GiB.
   const uint32_t sectors = count_distinct(active, static_cast<uint32_t>(address) >> kSectorShift);

@@ -59,8 +59,8 @@ __global__ void padded_copy(const float4* in, float4* out) {
   // One instruction for both: of __pipeline_memcpy_async the compiler makes two.
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(&tile[threadIdx.x]));
   const unsigned read = threadIdx.x % 4 < 2 ? 16 : 8;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(&in[i])), "r"(read)
-               : "memory");
+  const size_t from = __cvta_generic_to_global(&in[i]);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read) : "memory");
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();

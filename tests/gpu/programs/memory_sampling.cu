@@ -1,5 +1,5 @@
-// Launches of which some are measured: memory_sampling MODE. Which, and what is found, states test_gpu_sampling.py. Each
-// mode checks its own results, which code that changes between launches must not alter.
+// Launches of which some are measured: memory_sampling MODE. Which, and what is found, states test_gpu_sampling.py.
+// Each mode checks its own results, which code that changes between launches must not alter.
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -90,8 +90,8 @@ void beside_a_kernel() {
   if (found != kTimes) std::exit(1);
 }
 
-// An increment while a kernel in another stream runs until the program goes on, and ten later ones. All are loaded before:
-// that could wait for it too.
+// An increment while a kernel in another stream runs until the program goes on, and ten later ones. All are loaded
+// before: that could wait for it too.
 void behind_a_kernel() {
   Values values;
   volatile int* flag = nullptr;
