@@ -2,11 +2,10 @@
 
 #include <chrono>
 #include <cstring>
-#include <system_error>
 
 #include <pthread.h>
-#include <signal.h>
 
+#include "session/background_thread.h"
 #include "session/gate.h"
 #include "session/session.h"
 
@@ -57,20 +56,12 @@ ThreadBuffer* Writer::add_thread() {
 }
 
 void Writer::start(void (*tick)()) {
-  // The program's signals are the program's: none is delivered to this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([this, tick] { run(tick); }).detach();
-    std::lock_guard lock(mutex_);
-    started_ = true;
-  } catch (const std::system_error& error) {
-    std::lock_guard lock(mutex_);
-    error_ = std::string("cannot start the writer thread: ") + error.what();
-    failed_ = true;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const std::string error = start_background_thread([this, tick] { run(tick); });
+  std::lock_guard lock(mutex_);
+  started_ = error.empty();
+  if (started_) return;
+  error_ = error;
+  failed_ = true;
 }
 
 void Writer::run(void (*tick)()) {

@@ -4,14 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
-#include <system_error>
-#include <thread>
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "backends/cupti/client.h"
 #include "backends/cupti/library.h"
+#include "session/background_thread.h"
 #include "session/session.h"
 
 namespace pasta::cupti {
@@ -122,17 +120,10 @@ bool Collector::start() {
   if (cupti.call.cuptiActivityFlushPeriod != nullptr) cupti.call.cuptiActivityFlushPeriod(kFlushPeriodMs);
   clock_.begin = clock_.end = read_clock();
 
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([this] { run_decoder(); }).detach();
-  } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    fail("", std::string("cannot start a thread: ") + error.what(), "raise the limit of threads");
+  if (const std::string error = start_background_thread([this] { run_decoder(); }); !error.empty()) {
+    fail("", error, "raise the limit of threads");
     return false;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
   active_.store(true, std::memory_order_release);
   for (const CUpti_ActivityKind kind : kAlways) enable(kind, true);

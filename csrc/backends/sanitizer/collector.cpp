@@ -1,14 +1,9 @@
 #include "backends/sanitizer/collector.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iterator>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +11,7 @@
 #include "backends/sanitizer/begun.h"
 #include "backends/sanitizer/driver.h"
 #include "backends/sanitizer/library.h"
+#include "session/background_thread.h"
 #include "session/memory_parts.h"
 #include "session/session.h"
 
@@ -181,23 +177,18 @@ void Collector::harvest(int64_t deadline_ns) {
   Begun::launched(true);
   std::unique_lock lock(finish_mutex_);
   if (!finishing_) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      finishing_ = true;
-      std::thread([this] {
-        const Inside inside;
-        finish_all();
-        std::lock_guard done(finish_mutex_);
-        finishing_ = false;
-        finished_.notify_all();
-      }).detach();
-    } catch (const std::system_error& error) {
+    finishing_ = true;
+    const std::string error = start_background_thread([this] {
+      const Inside inside;
+      finish_all();
+      std::lock_guard done(finish_mutex_);
       finishing_ = false;
-      report_loss("sanitizer", "access_object", kNullI64, std::string("cannot start a thread: ") + error.what());
+      finished_.notify_all();
+    });
+    if (!error.empty()) {
+      finishing_ = false;
+      report_loss("sanitizer", "access_object", kNullI64, error);
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   const std::chrono::nanoseconds left(std::max<int64_t>(deadline_ns - now_ns(), 0));
   if (!finished_.wait_for(lock, left, [this] { return !finishing_; })) {

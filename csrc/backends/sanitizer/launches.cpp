@@ -17,7 +17,9 @@ const Sanitizer_StreamHandle kNoStream = nullptr;
 // dies keeps all but the last tenth of a second.
 constexpr size_t kBatch = 32;
 constexpr int64_t kMaxAgeNs = 100'000'000;
-constexpr size_t kTraceShare = 10;    // of the memory for results: that each of so many launches may have for its trace
+constexpr size_t kTraceShare = 10;  // of the memory for results: that each of so many launches may have for its trace
+
+constexpr size_t kMostCopied = size_t{64} << 20;  // of slots, until they are decoded
 
 std::atomic<uint64_t> g_tokens{1};
 
@@ -31,7 +33,8 @@ Launches::Launches(CUcontext context, const Selection& selection, MemoryObjects&
       maps_(maps),
       features_(features),
       trace_bytes_(selection.trace ? selection.buffer_bytes / kTraceShare : 0),
-      pool_(selection.buffer_bytes) {}
+      pool_(selection.buffer_bytes),
+      decoding_(kMostCopied) {}
 
 void Launches::lose(int64_t launches, const std::string& why) {
   report_loss("sanitizer", "access_object", launches, why, "--memory-buffer gives more, --sample needs less");
@@ -314,6 +317,7 @@ void Launches::wait_and_read() {
     complete(&stream);
   }
   harvest(any, true);  // where a kernel faulted, this fails too, and says so
+  decoding_.finish();
 }
 
 void Launches::context_destroyed() {

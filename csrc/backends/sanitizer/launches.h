@@ -4,7 +4,7 @@
 //   begin()        a slot, its header and the range table on their way in the launch's own stream
 //   launched()     the call has returned: the kernel is in its stream
 //   synchronized() a stream or the context was waited for: its launches are complete
-//   harvest()      slots of complete launches are copied, decoded, zeroed and free again
+//   harvest()      slots of complete launches are copied, zeroed and free again; the copies are decoded by another thread
 //
 // What a launch costs is mostly calls to the library, and what these put into its stream. While the ranges of memory
 // objects stay as they are, a slot comes back as the next launch needs it, and all that a launch takes is the call that
@@ -30,6 +30,7 @@
 #include "backends/sanitizer/slot_layout.h"
 #include "backends/sanitizer/slots.h"
 #include "backends/sanitizer/tensor_maps.h"
+#include "backends/sanitizer/work_queue.h"
 #include "session/session.h"
 
 namespace pasta::sanitizer {
@@ -91,6 +92,14 @@ class Launches {
   };
 
   class Staging;
+  // What a launch left in its slot, copied.
+  struct Copied {
+    NewLaunch launch;
+    SlotLayout layout;
+    std::shared_ptr<const Snapshot> snapshot;
+    SlotParts slot;                // in the run's staging, or below
+    std::vector<uint8_t> objects;  // few launches have some
+  };
 
   std::shared_ptr<Table> table_for(const std::shared_ptr<const Cuts>& cuts, uint32_t capacity,
                                    Sanitizer_StreamHandle stream);
@@ -109,7 +118,7 @@ class Launches {
   class Run;
   void read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream);
   uint8_t* image_of(Slab& slab);
-  void emit(const Flight& flight, const SlotParts& slot);
+  void emit(const Copied& copied);
   int64_t site_id(const KernelCode& kernel, uint64_t pc);
   void lose(int64_t launches, const std::string& why);
 
@@ -137,6 +146,8 @@ class Launches {
   std::mutex sites_mutex_;
   // By kernel, binary and offset: the code of a module may lie elsewhere after it was patched again.
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, int64_t> sites_;
+
+  WorkQueue decoding_;
 };
 
 }  // namespace pasta::sanitizer

@@ -1,4 +1,4 @@
-// The part of Launches that reads slots: copied, cleared and decoded.
+// The part of Launches that reads slots: copied and cleared here, decoded by another thread.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -67,11 +67,11 @@ class Launches::Run {
   }
 
   size_t count() const { return count_; }
-  size_t bytes() const { return count_ * bytes_of_one() + slab_.of_slot.objects + slab_.of_slot.trace; }
 
-  // Everything by way of `staging`: copied, cleared, decoded.
-  SanitizerResult read(uint8_t* staging) {
-    place(staging);
+  // Everything is copied, cleared, and left to be decoded.
+  SanitizerResult read() {
+    const auto batch = std::make_shared<Batch>(launches_, count_ * bytes_of_one());
+    place(batch->staging.data());
     const SlotSizes last = flights_[count_ - 1].layout.bytes;
     const SlotSizes& each = slab_.of_slot;
     SanitizerResult result = copy(host_.front, device(0).front, (count_ - 1) * each.front + last.front);
@@ -92,18 +92,35 @@ class Launches::Run {
       launches_.lose(static_cast<int64_t>(count_), "results could not be read: " + describe(result));
       return result;
     }
+    batch->launches.reserve(count_);
     for (size_t i = 0; i < count_; ++i) {
-      const SanitizerResult of_one = read_one(i);
+      Copied copied{flights_[i].launch, flights_[i].layout, flights_[i].snapshot, {}, {}};
+      const SanitizerResult of_one = read_one(i, copied);
+      if (of_one == SANITIZER_SUCCESS) batch->launches.push_back(std::move(copied));
+      else launches_.lose(1, "results could not be read: " + describe(of_one));
       if (result == SANITIZER_SUCCESS) result = of_one;
     }
-    return result == SANITIZER_SUCCESS ? clear_fronts() : result;
+    if (result == SANITIZER_SUCCESS) result = clear_fronts();
+    launches_.decoding_.add(count_ * bytes_of_one(), [batch, &launches = launches_] {
+      for (const Copied& copied : batch->launches) launches.emit(copied);
+    });
+    return result;
   }
 
  private:
+  struct Batch {
+    Batch(Launches& of, size_t bytes) : staging(of, bytes) {}
+
+    Staging staging;
+    std::vector<Copied> launches;
+  };
+
   static bool follows(const Slot& slot, const Slot& next) {
     return next.slab == slot.slab && next.index == slot.index + 1;
   }
-  size_t bytes_of_one() const { return slab_.of_slot.front + slab_.of_slot.marks + slab_.of_slot.tables; }
+  size_t bytes_of_one() const {
+    return slab_.of_slot.front + slab_.of_slot.marks + slab_.of_slot.tables + slab_.of_slot.trace;
+  }
   SlotParts device(size_t i) const { return slab_.parts(flights_[0].slot.index + static_cast<uint32_t>(i)); }
   const nvidia::Totals& totals(size_t i) const {
     return *reinterpret_cast<const nvidia::Totals*>(host_.front + i * slab_.of_slot.front + flights_[i].layout.totals);
@@ -119,31 +136,28 @@ class Launches::Run {
     host_.front = staging;
     host_.marks = host_.front + count_ * slab_.of_slot.front;
     host_.tables = host_.marks + count_ * slab_.of_slot.marks;
-    host_.objects = host_.tables + count_ * slab_.of_slot.tables;
-    host_.trace = host_.objects + slab_.of_slot.objects;
+    host_.trace = host_.tables + count_ * slab_.of_slot.tables;
   }
 
-  // What few launches use is read for each.
-  SanitizerResult read_one(size_t i) {
-    const Flight& flight = flights_[i];
+  // Where a launch's results are now, and a copy of what few launches use.
+  SanitizerResult read_one(size_t i, Copied& copied) {
     const SlotSizes& each = slab_.of_slot;
-    SlotParts parts;
+    SlotParts& parts = copied.slot;
     parts.front = host_.front + i * each.front;
     parts.marks = host_.marks + i * each.marks;
     if (totals(i).tables_used != 0) parts.tables = host_.tables + i * each.tables;
     SanitizerResult result = SANITIZER_SUCCESS;
     if (totals(i).objects_used != 0) {
-      parts.objects = host_.objects;
-      result = copy(host_.objects, device(i).objects, flight.layout.bytes.objects);
-      if (result == SANITIZER_SUCCESS) result = clear(device(i).objects, flight.layout.bytes.objects);
+      copied.objects.resize(copied.layout.bytes.objects);
+      parts.objects = copied.objects.data();
+      result = copy(parts.objects, device(i).objects, copied.objects.size());
+      if (result == SANITIZER_SUCCESS) result = clear(device(i).objects, copied.objects.size());
     }
     if (const uint64_t wanted = totals(i).trace_wanted; result == SANITIZER_SUCCESS && wanted != 0) {
-      parts.trace = host_.trace;
-      const uint64_t records = std::min<uint64_t>(wanted, flight.layout.trace_capacity);
-      result = copy(host_.trace, device(i).trace, records * sizeof(nvidia::TraceRecord));
+      parts.trace = host_.trace + i * each.trace;
+      const uint64_t records = std::min<uint64_t>(wanted, copied.layout.trace_capacity);
+      result = copy(parts.trace, device(i).trace, records * sizeof(nvidia::TraceRecord));
     }
-    if (result == SANITIZER_SUCCESS) launches_.emit(flight, parts);
-    else launches_.lose(1, "results could not be read: " + describe(result));
     return result;
   }
 
@@ -191,16 +205,9 @@ void Launches::read(std::vector<Flight>& flights, Sanitizer_StreamHandle stream)
   std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) {
     return std::pair(a.slot.slab->memory, a.slot.index) < std::pair(b.slot.slab->memory, b.slot.index);
   });
-  std::vector<Run> runs;
-  size_t bytes = 0;
-  for (size_t first = 0; first < flights.size(); first += runs.back().count()) {
-    runs.emplace_back(*this, flights, first, stream);
-    bytes = std::max(bytes, runs.back().bytes());
-  }
-  Staging staging(*this, bytes);
-  size_t first = 0;
-  for (Run& run : runs) {
-    const bool clean = run.read(staging.data()) == SANITIZER_SUCCESS;
+  for (size_t first = 0; first < flights.size();) {
+    Run run(*this, flights, first, stream);
+    const bool clean = run.read() == SANITIZER_SUCCESS;
     std::lock_guard lock(mutex_);
     for (const size_t end = first + run.count(); first < end; ++first) {
       const Slot& slot = flights[first].slot;
@@ -241,17 +248,18 @@ int64_t Launches::site_id(const KernelCode& kernel, uint64_t pc) {
   return site->second;
 }
 
-void Launches::emit(const Flight& flight, const SlotParts& slot) {
+void Launches::emit(const Copied& copied) {
+  const NewLaunch& launch = copied.launch;
   DecodedSlot decoded =
-      decode_slot(slot, flight.layout, *flight.snapshot, maps_, flight.launch.launch_id, flight.launch.queued_ns);
+      decode_slot(copied.slot, copied.layout, *copied.snapshot, maps_, launch.launch_id, launch.queued_ns);
   for (const AccessObjectRecord& row : decoded.objects) pasta::emit(row);
   for (const AccessBlockRecord& row : decoded.blocks) pasta::emit(row);
   for (SiteRow& site : decoded.sites) {
-    site.row.site_id = site_id(flight.launch.kernel, site.pc);
+    site.row.site_id = site_id(launch.kernel, site.pc);
     pasta::emit(site.row);
   }
   for (AccessRow& access : decoded.accesses) {
-    access.row.site_id = site_id(flight.launch.kernel, access.pc);
+    access.row.site_id = site_id(launch.kernel, access.pc);
     pasta::emit(access.row);
     if (++kept_accesses_ % kAccessesAtOnce == 0) drain(kDrainNs);
   }

@@ -1,38 +1,18 @@
 #include "backends/sanitizer/tensor_maps.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "device/nvidia/tensor_map_reducer.h"
+#include "session/background_thread.h"
 #include "session/session.h"
 
 namespace pasta::sanitizer {
 namespace {
 
 constexpr uint32_t kTiledLoad = 0, kGatherLoad = 4;  // Sanitizer_LoadMode, since 13.5: all others are im2col
-
-// The program's signals are not for it.
-template <class Run>
-bool start_thread(Run run) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
-  try {
-    std::thread(std::move(run)).detach();
-  } catch (const std::system_error&) {
-    started = false;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
-}
 
 }  // namespace
 
@@ -92,12 +72,12 @@ std::shared_ptr<const MapDecoder> TensorMaps::decoder() const {
     std::lock_guard lock(mutex_);
     if (learning_ == nullptr) {
       learning_ = std::make_shared<Learning>();
-      const bool started = start_thread([learning = learning_, find = find_, context = context_.load()] {
+      const std::string error = start_background_thread([learning = learning_, find = find_, context = context_.load()] {
         std::string why;
         std::optional<MapDecoder> learnt = MapDecoder::learn(find(context), why);
         learning->end(std::move(learnt), why);
       });
-      if (!started) learning_->end(std::nullopt, "no thread for it");
+      if (!error.empty()) learning_->end(std::nullopt, error);
     }
     learning = learning_;
   }

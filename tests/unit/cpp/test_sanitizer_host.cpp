@@ -3,8 +3,12 @@
 
 #if __has_include(<sanitizer.h>)
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #include "backends/sanitizer/selection.h"
 #include "backends/sanitizer/slot_layout.h"
 #include "backends/sanitizer/slots.h"
+#include "backends/sanitizer/work_queue.h"
 #include "host_slot.h"
 
 using namespace pasta;
@@ -334,6 +339,40 @@ void test_launch_operands() {
   CHECK(is_among(kCaptureCalls, SANITIZER_CBID_DRIVER_API_cuStreamBeginCapture_v2));
 }
 
+void test_work_is_done_in_order_on_another_thread() {
+  WorkQueue queue(kMiB);
+  std::vector<int> done;
+  std::thread::id worker;
+  for (int i = 0; i < 100; ++i) {
+    queue.add(1, [&, i] { done.push_back(i), worker = std::this_thread::get_id(); });
+  }
+  queue.finish();
+  CHECK(done.size() == 100 && std::is_sorted(done.begin(), done.end()));
+  CHECK(worker != std::thread::id() && worker != std::this_thread::get_id());
+  queue.finish();  // with nothing to do
+}
+
+void test_work_waits_for_room() {
+  WorkQueue queue(10);
+  std::atomic<bool> may_end{false};
+  std::atomic<int> begun{0}, added{0};
+  const auto work = [&] {
+    ++begun;
+    while (!may_end) std::this_thread::yield();
+  };
+  std::thread program([&] {
+    for (const size_t bytes : {6, 4, 1}) queue.add(bytes, work), ++added;  // the third is one byte too many
+    queue.add(100, work), ++added;                                         // more than there is room for: alone
+  });
+  while (begun == 0 || added < 2) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(added == 2 && begun == 1);
+  may_end = true;
+  program.join();
+  queue.finish();
+  CHECK(added == 4 && begun == 4);
+}
+
 }  // namespace
 
 int main() {
@@ -352,6 +391,8 @@ int main() {
   test_ranges_end_at_multiples_of_4_gib();
   test_records();
   test_launch_operands();
+  test_work_is_done_in_order_on_another_thread();
+  test_work_waits_for_room();
   return g_failures == 0 ? 0 : 1;
 }
 
