@@ -45,7 +45,6 @@ uint32_t features_of(const Selection& selection) {
   if (selection.blocks) features |= nvidia::kBlocks;
   if (selection.trace) features |= nvidia::kTrace;
   if (library().version >= 13003) features |= nvidia::kBulkMasks;
-  if (library().version >= 13005) features |= nvidia::kZeroFills;
   return features;
 }
 

@@ -41,6 +41,12 @@ constexpr Patch kPatches[] = {
     {SANITIZER_INSTRUCTION_LOCAL_MEMORY_ACCESS, "local", For::local, false, false},
 };
 
+#ifdef PASTA_SANITIZER_ZERO_FILL
+constexpr bool kBuiltWithZeroFills = true;
+#else
+constexpr bool kBuiltWithZeroFills = false;
+#endif
+
 constexpr const char* kNewer = "install the newest nvidia-cuda-sanitizer-api";
 constexpr const char* kAtLoad = "without --sample or a filter, code is patched as it is loaded";
 
@@ -67,7 +73,10 @@ std::string function_name(const Selection& selection, const Patch& patch) {
   if (selection.floor) name += "floor_";
   else if (patch.at_each_depth && selection.trace) name += "trace_";
   else if (patch.at_each_depth) name += selection.sites || selection.blocks ? "full_" : "objects_";
-  return name + patch.name;
+  name += patch.name;
+  const bool fills = kBuiltWithZeroFills && library().version >= 13005;  // tells the bytes that cp.async fills with zeros
+  if (patch.instruction == SANITIZER_INSTRUCTION_MEMCPY_ASYNC && !selection.floor && !fills) name += "_before_13_5";
+  return name;
 }
 
 void tell(const Module& module, int64_t start_ns, int64_t end_ns, const std::string& log) {

@@ -25,11 +25,10 @@ PASTA_DEVICE void count_part(const SlotHeader& slot, uint32_t active, uint32_t w
   count_part_apart(slot, place, count, sectors);
 }
 
-// An instruction's hint.
+// What a hint of an instruction's tells.
 template <bool kAgain>
 struct Hinted {
-  PASTA_DEVICE Hinted(const SlotHeader& slot, uint64_t pc) {
-    const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+  PASTA_DEVICE explicit Hinted(const Hint* hint) {
     what = kAgain ? lanes::peek_four(hint) : lanes::glance_four(hint);
     range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
   }
@@ -57,12 +56,12 @@ PASTA_DEVICE_ASIDE void pasta_count_scattered(const SlotHeader& slot, uint32_t w
   touch<true>(slot, kWarp, index, address, bytes);
 }
 
-// Objects, blocks and sites, of a whole warp. False: nothing was counted, for any lane. `kAgain`: the hint was just
-// left.
+// Objects, blocks and sites, of a whole warp, whose lanes all look at one hint. False: nothing was counted, for any
+// lane. `kAgain`: the hint was just left.
 template <bool kAgain = false>
-PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes,
-                                      uint32_t shape) {
-  const Hinted<kAgain> hint(slot, pc);
+PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, const Hint* at, uint64_t pc, uint64_t address,
+                                      uint32_t bytes, uint32_t shape) {
+  const Hinted<kAgain> hint(at);
   if (!lanes::all(kWarp, hint.is_of(pc, address, shape))) return false;
   const uint32_t low = static_cast<uint32_t>(address), page = hint.page(address);
   const uint32_t below = lanes::below(kWarp, low), begin = hint.range.x;
@@ -86,14 +85,22 @@ PASTA_DEVICE bool count_whole_quickly(const SlotHeader& slot, uint64_t pc, uint6
 
 // Likewise, of the lanes in `active`.
 template <bool kAgain = false>
-PASTA_DEVICE bool count_part_quickly(const SlotHeader& slot, uint32_t active, uint64_t pc, uint64_t address,
-                                     uint32_t bytes, uint32_t shape) {
-  const Hinted<kAgain> hint(slot, pc);
+PASTA_DEVICE bool count_part_quickly(const SlotHeader& slot, uint32_t active, const Hint* at, uint64_t pc,
+                                     uint64_t address, uint32_t bytes, uint32_t shape) {
+  const Hinted<kAgain> hint(at);
   if (lanes::ballot(active, hint.is_of(pc, address, shape)) != active) return false;
   const uint32_t low = static_cast<uint32_t>(address), page = hint.page(address);
   touch<true>(slot, hint.index(), page, low, low + bytes - 1, known_of<true>(slot, hint.index(), page));
   count_part(slot, active, hint.what.y, address);
   return true;
+}
+
+// Likewise; a whole warp whose lanes have parted is counted as a part.
+template <bool kAgain = false>
+PASTA_DEVICE bool count_all_quickly(const SlotHeader& slot, uint32_t active, const Hint* at, uint64_t pc,
+                                    uint64_t address, uint32_t bytes, uint32_t shape) {
+  if (active == kWarp && count_whole_quickly<kAgain>(slot, at, pc, address, bytes, shape)) return true;
+  return count_part_quickly<kAgain>(slot, active, at, pc, address, bytes, shape);
 }
 
 // Whatever they are. Each lane of `active` accesses `bytes` (a size class) at its own `address`.

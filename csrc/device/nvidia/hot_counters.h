@@ -42,6 +42,8 @@ PASTA_DEVICE Entry* find_entry(const SlotHeader& slot, Entry* entries, uint32_t 
   return nullptr;
 }
 
+inline constexpr uint32_t kHotReplicas = 8;
+
 // What a hot counter counts. A name has 59 bits.
 enum class HotKind : uint32_t {
   part = 0,    // executions by some lanes of a warp; named by part_name()
@@ -75,7 +77,7 @@ PASTA_DEVICE Part part_of(uint64_t name) {
 
 // By one lane for its warp. False: there is no room.
 PASTA_DEVICE bool add_hot(const SlotHeader& slot, HotKind kind, uint64_t name, uint64_t value) {
-  const uint64_t key = hot_key(kind, name, lanes::multiprocessor() % kReplicas);
+  const uint64_t key = hot_key(kind, name, lanes::multiprocessor() % kHotReplicas);
   HotCounter* const counter = find_entry(slot, slot.hot, slot.hot_capacity, key, kHotProbes);
   if (counter == nullptr) return false;
   lanes::add(&counter->count, value);

@@ -20,7 +20,8 @@
 #define PASTA_DEVICE_ASIDE extern "C" __device__ __noinline__
 #endif
 #else
-#define PASTA_DEVICE inline
+// As on the GPU, so that what lanes do at different places of the code, they do not do together.
+#define PASTA_DEVICE [[gnu::always_inline]] inline
 #define PASTA_DEVICE_APART inline
 #define PASTA_DEVICE_ASIDE inline
 #endif

@@ -5,7 +5,8 @@
 //
 //   range table   Range[range_count], sorted by begin, disjoint
 //   slot, front   SlotHeader, written by the host before the launch; what patches get
-//                 Hint[] | quick keys u64[] | quick counters u64[] | Live[range_count]    at fixed distances from it
+//                 Hint[] of instructions | Hint[] of instructions in areas | quick keys u64[]    at fixed distances
+//                 quick counters u64[] | Live[range_count]                                       from it
 //                 Totals
 //   slot, marks   pages u32[] | blocks u64[]
 //   slot, tables  HotCounter[] | TensorMapEntry[] | SiteEntry[]              read only if the launch used them
@@ -63,9 +64,9 @@ struct alignas(8) Live {
 };
 static_assert(sizeof(Live) == 8);
 
-// What an instruction did last, and the range that it did it to, left for its next execution: most do the same again.
-// Written and read in two halves, which may be of different writers: then `place` tells. All else in the second half
-// follows from the range.
+// What an instruction did last, or last in an area of memory, and the range that it did it to, left for its next
+// execution: most do the same again. Written and read in two halves, which may be of different writers: then `place`
+// tells. All else in the second half follows from the range.
 struct alignas(16) Hint {
   uint32_t shape;      // shape_of(), with the pc's highest bits where patches are full; 0: nothing
   uint32_t where;      // range << 16 | quick counter
@@ -133,8 +134,7 @@ enum Features : uint32_t {
   kBlocks = 1u << 2,
   // Operands that patches got after 13.0, undefined in the hands of an older library.
   kBulkMasks = 1u << 3,   // since 13.3: the byte mask of bulk stores
-  kZeroFills = 1u << 4,   // since 13.5: the bytes that cp.async fills with zeros
-  kTrace = 1u << 5,
+  kTrace = 1u << 4,
 };
 
 struct SlotHeader {
@@ -157,10 +157,12 @@ static_assert(sizeof(SlotHeader) == 112);
 inline constexpr size_t kSlotHeaderBytes = 128;  // the rest of the slot stays aligned
 
 // Quick counters are rows, one for each key that found room. Patches for objects alone: by range, kind and size, a row
-// of replicas, any of which counts. Full patches: by instruction as well, for full warps, a row by the sectors that
-// they need.
-inline constexpr uint32_t kHints = 256;  // instructions so many apart share one
-inline constexpr uint32_t kReplicas = 8;
+// of replicas, any of which counts; an optimizer's kernel is in hundreds of tensors at once. Full patches: by
+// instruction as well, for full warps, a row by the sectors that they need.
+inline constexpr uint32_t kHints = 256;      // instructions so many apart share one
+inline constexpr uint32_t kAreaHints = 512;  // those of instructions in areas, by a hash
+inline constexpr uint32_t kAreaShift = 20;   // 1 MiB
+inline constexpr uint32_t kReplicas = 2;
 struct Quick {
   uint32_t keys, row;  // powers of two
   size_t keys_at, counters_at, live_at;  // from the header
@@ -168,11 +170,11 @@ struct Quick {
   constexpr Quick(uint32_t of_keys, uint32_t of_row)
       : keys(of_keys),
         row(of_row),
-        keys_at(kSlotHeaderBytes + kHints * sizeof(Hint)),
+        keys_at(kSlotHeaderBytes + (kHints + kAreaHints) * sizeof(Hint)),
         counters_at(keys_at + size_t{of_keys} * sizeof(uint64_t)),
         live_at(counters_at + size_t{of_keys} * of_row * sizeof(uint64_t)) {}
 };
-inline constexpr Quick kQuickObjects{64, kReplicas}, kQuickFull{128, 32};
+inline constexpr Quick kQuickObjects{512, kReplicas}, kQuickFull{128, 32};
 
 inline constexpr uint32_t kMaxProbes = 64;  // in the hash tables: then the entry counts as lost
 inline constexpr uint32_t kHotProbes = 4;   // for a hot or quick counter: then one that all share takes it

@@ -71,8 +71,8 @@ PASTA_DEVICE void count_blocks(const SlotHeader& slot, uint32_t group, uint32_t 
 }
 
 // By one lane for its warp: what the instruction's next execution, or this one again, needs to be counted quickly, if
-// the quick way counts it and there is room. `shape` and `counter` are of the access. Where patches are not full the pc
-// is its low half.
+// the quick way counts it and there is room: as the instruction's hint, and as its hint in the area of `address`.
+// `shape` and `counter` are of the access. Where patches are not full the pc is its low half.
 template <bool kFull>
 PASTA_DEVICE void leave_hint(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape, uint32_t counter) {
   const uint32_t index = last_beginning_below(slot.ranges, slot.range_count, address);
@@ -82,13 +82,12 @@ PASTA_DEVICE void leave_hint(const SlotHeader& slot, uint64_t pc, uint64_t addre
   const uint64_t key = quick_key(kFull ? pc : 0, index, counter);
   const uint32_t place = find_key(quick_keys<kFull>(slot), At<kFull>::kQuick.keys, key, kHotProbes);
   if (place == UINT32_MAX) return;
-  Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
-  const uint32_t what = kFull ? full_shape(shape, pc) : shape;
-  lanes::write_four(hint, {what, index << 16 | place, static_cast<uint32_t>(pc >> 4),
-                           kFull ? first_block_at(slot, range) : 0});
-  lanes::write_four(&hint->begin,
-                    {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end - range.begin - 1),
-                     page_bias(slot, range), place_of(index, range.begin)});
+  const lanes::Four what = {kFull ? full_shape(shape, pc) : shape, index << 16 | place,
+                            static_cast<uint32_t>(pc >> 4), kFull ? first_block_at(slot, range) : 0};
+  const lanes::Four where = {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end - range.begin - 1),
+                             page_bias(slot, range), place_of(index, range.begin)};
+  write_hint(hint_of(slot, static_cast<uint32_t>(pc)), what, where);
+  write_hint(area_hint_of(slot, static_cast<uint32_t>(pc), address), what, where);
 }
 
 // Of the lanes of `group` none accesses an object.

@@ -81,8 +81,9 @@ PASTA_DEVICE_APART void on_span(const SlotHeader& slot, uint64_t pc, uint64_t ad
 
 }  // namespace
 
-// What the quick way has not counted: counted with a new hint, or slowly. For objects alone lanes go their own ways;
-// an instruction is counted for its warp, all of `active`. Copies may be of any number of bytes.
+// What the quick way has not counted: counted with the hint of the area, with a new hint, or slowly. For objects alone
+// lanes go their own ways; an instruction is counted for its warp, all of `active`. Copies may be of any number of
+// bytes.
 PASTA_DEVICE_ASIDE void pasta_count_objects_again(const SlotHeader& slot, uint32_t pc_low, uint64_t address,
                                                   uint32_t shape) {
   const uint32_t bytes = bytes_of_shape(shape), flags = flags_of_shape(shape);
@@ -92,12 +93,17 @@ PASTA_DEVICE_ASIDE void pasta_count_objects_again(const SlotHeader& slot, uint32
     return;
   }
   if (is_outside(slot, address)) return count_outside_apart(slot, bytes, flags);
+  const Hint* const of_area = leaders_area_hint(slot, lanes::active(), pc_low, address);
+  if (count_objects_quickly(slot, of_area, address, bytes, shape)) {
+    return follow_area(slot, lanes::active(), pc_low, of_area);
+  }
   const uint32_t group = lanes::active();
   if (leads(group)) {
     leave_hint_apart<Depth::objects>(slot, pc_low, address, shape, counter_of(kind_of(flags), bytes));
   }
+  const Hint* const left = leaders_area_hint(slot, group, pc_low, address);
   lanes::meet(group);
-  if (count_objects_quickly<true>(slot, pc_low, address, bytes, shape)) return;
+  if (count_objects_quickly<true>(slot, left, address, bytes, shape)) return;
   reduce_apart<Depth::objects>(slot, pc_low, address, bytes, flags, lanes::active());
 }
 PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape,
@@ -107,17 +113,22 @@ PASTA_DEVICE_ASIDE void pasta_count_all_again(const SlotHeader& slot, uint64_t p
   const uint32_t group = lanes::ballot(active, has_size_class(bytes));
   if (!has_size_class(bytes)) return on_span<Depth::full>(slot, pc, address, bytes, kind_of(flags));
   if (lanes::ballot(group, is_outside(slot, address)) == 0) {
+    const uint32_t pc_low = static_cast<uint32_t>(pc);
+    const Hint* const of_area = leaders_area_hint(slot, group, pc_low, address);
+    if (count_all_quickly(slot, group, of_area, pc, address, bytes, shape)) {
+      return follow_area(slot, group, pc_low, of_area);
+    }
     if (leads(group)) leave_hint_apart<Depth::full>(slot, pc, address, shape, counter_of(kind_of(flags), bytes));
     lanes::meet(group);
-    if (group == kWarp && count_whole_quickly<true>(slot, pc, address, bytes, shape)) return;
-    if (count_part_quickly<true>(slot, group, pc, address, bytes, shape)) return;
+    if (count_all_quickly<true>(slot, group, of_area, pc, address, bytes, shape)) return;
   }
   reduce_apart<Depth::full>(slot, pc, address, bytes, flags, group);
 }
 // Likewise, of parts of warps, and warps whose lanes have parted.
 PASTA_DEVICE_ASIDE void pasta_count_part(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t shape,
                                          uint32_t active) {
-  if (count_part_quickly(slot, active, pc, address, bytes_of_shape(shape), shape)) return;
+  const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+  if (count_part_quickly(slot, active, hint, pc, address, bytes_of_shape(shape), shape)) return;
   pasta_count_all_again(slot, pc, address, shape, active);
 }
 
@@ -126,7 +137,7 @@ namespace {
 // Counts an access.
 PASTA_DEVICE void count_objects(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags) {
   const uint32_t pc_low = static_cast<uint32_t>(pc), shape = shape_of(flags, bytes);
-  if (!count_objects_quickly(slot, pc_low, address, bytes, shape)) {
+  if (!count_objects_quickly(slot, hint_of(slot, pc_low), address, bytes, shape)) {
     pasta_count_objects_again(slot, pc_low, address, shape);
   }
 }
@@ -135,7 +146,10 @@ PASTA_DEVICE void count_all(const SlotHeader& slot, uint32_t active, uint64_t pc
                             uint32_t flags) {
   const uint32_t shape = shape_of(flags, bytes);
   if (active != kWarp) return pasta_count_part(slot, pc, address, shape, active);
-  if (!count_whole_quickly(slot, pc, address, bytes, shape)) pasta_count_all_again(slot, pc, address, shape, kWarp);
+  const Hint* const hint = hint_of(slot, static_cast<uint32_t>(pc));
+  if (!count_whole_quickly(slot, hint, pc, address, bytes, shape)) {
+    pasta_count_all_again(slot, pc, address, shape, kWarp);
+  }
 }
 
 PASTA_DEVICE_APART void keep(const SlotHeader& slot, uint64_t pc, uint64_t address, uint32_t bytes, uint32_t flags,
@@ -210,20 +224,13 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
 // That the patch has the type which the header asks for.
 #define OF_TYPE(name, type) static_assert(std::is_same<decltype(&name), type>::value, #type)
 
-// Two patches have an operand more in newer headers; an older library leaves it undefined.
+// Bulk stores have an operand more in newer headers; an older library leaves it undefined.
 #ifdef PASTA_SANITIZER_TMA
 #define BULK_MASK_OPERAND , uint32_t has_mask
 #define BULK_MASK ((slot.features & kBulkMasks) != 0 ? has_mask : 0)
 #else
 #define BULK_MASK_OPERAND
 #define BULK_MASK 0
-#endif
-#ifdef PASTA_SANITIZER_ZERO_FILL
-#define ZERO_FILL_OPERAND , uint32_t zeros
-#define ZERO_FILL ((slot.features & kZeroFills) != 0 ? zeros : 0)
-#else
-#define ZERO_FILL_OPERAND
-#define ZERO_FILL 0
 #endif
 
 // -- Device memory: a patch of each depth ----------------------------------------------------------
@@ -235,10 +242,10 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
     on_global<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(address), bytes, flags);                             \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
-  PATCH pasta_##depth##_memcpy_async(void* userdata, uint64_t pc, void* source, uint32_t,                             \
-                                     uint32_t bytes ZERO_FILL_OPERAND) {                                              \
+  PATCH pasta_##depth##_memcpy_async_before_13_5(void* userdata, uint64_t pc, void* source, uint32_t,                 \
+                                                 uint32_t bytes) {                                                    \
     SLOT_OR_RETURN;                                                                                                   \
-    on_async_copy<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, ZERO_FILL);                      \
+    on_async_copy<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, 0);                              \
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   PATCH pasta_##depth##_bulk_load(void* userdata, uint64_t pc, uint64_t source, uint32_t, uint32_t, uint32_t size,    \
@@ -253,13 +260,28 @@ constexpr uint32_t kBulkCount = 0xffff;  // the number of 16-byte blocks; above 
     return SANITIZER_PATCH_SUCCESS;                                                                                   \
   }                                                                                                                   \
   OF_TYPE(pasta_##depth##_global, SanitizerCallbackMemoryAccess);                                                     \
-  OF_TYPE(pasta_##depth##_memcpy_async, SanitizerCallbackMemcpyAsync);                                                \
   OF_TYPE(pasta_##depth##_bulk_load, SanitizerCallbackBulkCopyGlobalToShared);                                        \
   OF_TYPE(pasta_##depth##_bulk_reduction, SanitizerCallbackBulkReductionSharedToGlobal)
 
 GLOBAL_PATCHES(objects);
 GLOBAL_PATCHES(full);
 GLOBAL_PATCHES(trace);
+
+// The library tells since 13.5 how many bytes are zeros. To ask the slot for it would be a load more for each copy.
+#ifdef PASTA_SANITIZER_ZERO_FILL
+#define ASYNC_COPY_PATCH(depth)                                                                                       \
+  PATCH pasta_##depth##_memcpy_async(void* userdata, uint64_t pc, void* source, uint32_t, uint32_t bytes,             \
+                                     uint32_t zeros) {                                                                \
+    SLOT_OR_RETURN;                                                                                                   \
+    on_async_copy<Depth::depth>(slot, pc, reinterpret_cast<uint64_t>(source), bytes, zeros);                          \
+    return SANITIZER_PATCH_SUCCESS;                                                                                   \
+  }                                                                                                                   \
+  OF_TYPE(pasta_##depth##_memcpy_async, SanitizerCallbackMemcpyAsync)
+
+ASYNC_COPY_PATCH(objects);
+ASYNC_COPY_PATCH(full);
+ASYNC_COPY_PATCH(trace);
+#endif
 
 #define BULK_STORE_PATCH(depth)                                                                                    \
   PATCH pasta_##depth##_bulk_store(void* userdata, uint64_t pc, uint64_t target, uint32_t,                         \

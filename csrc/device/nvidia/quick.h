@@ -1,14 +1,16 @@
 // The usual way of an access: no more than it takes to see that its instruction does what it did before, with as few
 // registers as a patch has, from L1; then additions and maxima, for which nobody waits.
 //
-// An instruction mostly does the same to the same range as the last time, which its Hint tells; where it does not, one
-// lane looks up which range holds the address and which counter counts, leaves that as a hint, and the warp tries
+// An instruction mostly does the same to the same range as the last time, which its Hint tells. Where it does not, as
+// where the blocks of a kernel work on a tensor each, the hint that it left in this area of memory may fit; else one
+// lane looks up which range holds the address and which counter counts, leaves that as both hints, and the warp tries
 // again. What L1 remembers of pages and of the first and last byte may be behind: what only grows has at least grown
 // this far. So what L1 does not know is said again, whoever said it before: the atomic makes L1 look again. A round
 // trip for each would be dear where a kernel's warps all begin at once and stream through memory: half of their
 // accesses touch a page that L1 does not know.
 #pragma once
 
+#include "device/nvidia/hot_counters.h"
 #include "device/nvidia/lanes.h"
 #include "device/nvidia/layout.h"
 
@@ -32,6 +34,28 @@ PASTA_DEVICE uint8_t* bytes_of(const SlotHeader& slot) {
 // By the low half of a pc: instructions are 16 bytes apart.
 PASTA_DEVICE Hint* hint_of(const SlotHeader& slot, uint32_t pc_low) {
   return reinterpret_cast<Hint*>(bytes_of(slot) + kSlotHeaderBytes) + (pc_low >> 4) % kHints;
+}
+// Of the same instruction, by the area of an address as well.
+PASTA_DEVICE Hint* area_hint_of(const SlotHeader& slot, uint32_t pc_low, uint64_t address) {
+  const uint32_t at = hash_slot(uint64_t{pc_low >> 4} << 32 | address >> kAreaShift, kAreaHints);
+  return reinterpret_cast<Hint*>(bytes_of(slot) + kSlotHeaderBytes) + kHints + at;
+}
+// Of the lane that leads `group`: all its lanes look at one hint, so that those which it serves are in one range.
+PASTA_DEVICE const Hint* leaders_area_hint(const SlotHeader& slot, uint32_t group, uint32_t pc_low, uint64_t address) {
+  return area_hint_of(slot, pc_low, lanes::broadcast(group, address, lanes::first(group)));
+}
+// In its two halves.
+PASTA_DEVICE void write_hint(Hint* hint, const lanes::Four& what, const lanes::Four& range) {
+  lanes::write_four(hint, what);
+  lanes::write_four(&hint->begin, range);
+}
+inline constexpr uint32_t kServedByArea = 64;  // executions, about, until an area's hint is followed
+// By the lanes of `group`, which a hint of their instruction's in an area has served: now and then one of them makes it
+// the instruction's hint. So an instruction that has moved on to another range comes back to the usual way, and one
+// that is in many ranges at once rarely makes L1 look again.
+PASTA_DEVICE void follow_area(const SlotHeader& slot, uint32_t group, uint32_t pc_low, const Hint* of_area) {
+  if (lanes::rank(group) != 0 || lanes::any_number() % kServedByArea != 0) return;
+  write_hint(hint_of(slot, pc_low), lanes::glance_four(of_area), lanes::glance_four(&of_area->begin));
 }
 // The range that the instruction hit last, or one that it did not: a guess.
 PASTA_DEVICE uint32_t hinted_range(const SlotHeader& slot, uint32_t pc_low) {
@@ -118,11 +142,11 @@ PASTA_DEVICE bool is_in(const lanes::Four& range, uint32_t where, uint64_t addre
   return (range.w == place_of(where >> 16, address)) & (static_cast<uint32_t>(address) - range.x <= range.y);
 }
 
-// Objects alone, by each lane. False: nothing was counted. `kAgain`: the hint was just left.
+// Objects alone, by each lane; lanes that run together look at one hint. False: nothing was counted. `kAgain`: the hint
+// was just left.
 template <bool kAgain = false>
-PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, uint32_t pc_low, uint64_t address, uint32_t bytes,
+PASTA_DEVICE bool count_objects_quickly(const SlotHeader& slot, const Hint* hint, uint64_t address, uint32_t bytes,
                                         uint32_t shape) {
-  const Hint* const hint = hint_of(slot, pc_low);
   const lanes::Pair what = kAgain ? lanes::peek_pair(hint) : lanes::glance_pair(hint);  // shape and where
   const lanes::Four range = kAgain ? lanes::peek_four(&hint->begin) : lanes::glance_four(&hint->begin);
   if (!((what.x == shape) & is_in(range, what.y, address))) return false;

@@ -208,6 +208,72 @@ void test_neighbours_in_a_page() {
   }
 }
 
+// One instruction that goes from range to range. In different areas each has a hint of its own: once both were seen
+// none is looked up, and the instruction's hint stays until it follows that of an area. In one area they share one.
+void test_hints_of_areas() {
+  constexpr uint64_t a = 64 * kMiB, beside_a = a + 8192, b = 80 * kMiB;
+  const bool room = g_room == Room::quick;
+  for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
+    for (const uint32_t active : {kFull, 0x0f0f0f0fu}) {
+      TestSlot slot({{a, 4096}, {beside_a, 4096}, {b, 4096}}, features);
+      // Whether an access leaves a hint; `clock` is what lanes::any_number() says.
+      const auto left = [&, active = active, objects = features == kObjects](uint64_t address, uint32_t clock = 1) {
+        const int before = patched::g_hints_left;
+        warp::g_multiprocessor = clock;
+        warp::run(active, [&](uint32_t lane) {
+          (objects ? patched::objects : patched::all)(slot.header(), 0x10, address + lane * 4, 4, AccessKind::load);
+        });
+        return patched::g_hints_left != before;
+      };
+      CHECK(left(a) && left(b));
+      for (int i = 0; i < 5; ++i) {
+        CHECK(left(a) != room && !patched::g_quick);  // b's is the instruction's hint
+        CHECK(left(b) != room && patched::g_quick == room);
+      }
+      CHECK(left(a, kServedByArea) != room && !patched::g_quick);
+      CHECK(left(a) != room && patched::g_quick == room);
+      CHECK(left(b) != room && !patched::g_quick);
+      for (int i = 0; i < 3; ++i) CHECK(left(beside_a) && left(a));
+      const int lanes = __builtin_popcount(active);
+      CHECK(slot.object(0).loads == (1 + 5 + 2 + 3) * lanes && slot.object(1).loads == 3 * lanes);
+      CHECK(slot.object(2).loads == (1 + 5 + 1) * lanes);
+      CHECK(slot.object(0).first_offset == 0 && slot.object(2).last_offset == (active == kFull ? 127 : 111));
+      if (features != kObjects) CHECK(slot.site(0x10).executions == 21 && slot.site(0x10).lanes == 21 * lanes);
+    }
+  }
+}
+
+// Each lane of a warp in an area of its own, of one range: the hint that one of them leaves serves all.
+void test_one_hint_for_lanes_in_many_areas() {
+  constexpr uint64_t a = 64 * kMiB, b = 256 * kMiB;
+  for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
+    TestSlot slot({{a, 64 * kMiB}, {b, 64 * kMiB}}, features);
+    for (int i = 0; i < 6; ++i) {
+      warp::run(kFull, [&](uint32_t lane) {
+        const uint64_t address = (i % 2 == 0 ? a : b) + lane * 2 * kMiB;
+        (features == kObjects ? patched::objects : patched::all)(slot.header(), 0x10, address, 4, AccessKind::load);
+      });
+    }
+    CHECK(slot.object(0).loads == 3 * 32 && slot.object(1).loads == 3 * 32);
+    const Totals& totals = *slot.header().totals;  // which says that nothing was counted slowly
+    CHECK((totals.tables_used == 0 && totals.objects_used == 0) == (g_room == Room::quick));
+  }
+}
+
+// As many as a kernel that works on many tensors is in at once.
+void test_neighbouring_areas_have_hints_of_their_own() {
+  TestSlot slot({});
+  for (const uint64_t step : {1, 2, 4, 16, 64}) {
+    std::set<const Hint*> hints;
+    for (uint64_t i = 0; i < 100; ++i) hints.insert(area_hint_of(slot.header(), 0x1230, (i * step + 7) * kMiB));
+    CHECK(hints.size() == 100);
+    for (const Hint* const hint : hints) {
+      CHECK(hint >= hint_of(slot.header(), 0xff0) + 1);
+      CHECK(reinterpret_cast<const uint64_t*>(hint + 1) <= slot.slot.quick_keys());
+    }
+  }
+}
+
 void test_span_clips_to_its_object() {
   TestSlot slot({{kMiB, 3 * 4096}});
   warp::run(1, [&](uint32_t) { reduce_span<true>(slot.header(), kMiB + 4096, 100 * 4096, AccessKind::load); });
@@ -438,11 +504,14 @@ int main() {
     test_broadcast_needs_one_sector();
     test_unknown_addresses_are_nobodys();
     test_random_against_plain_count();
+    test_hints_of_areas();
+    test_one_hint_for_lanes_in_many_areas();
   }
   warp::g_scattered = false;
   test_extremes_of_neighbours();
   test_pages_of_unaligned_object();
   test_neighbours_in_a_page();
+  test_neighbouring_areas_have_hints_of_their_own();
   test_span_clips_to_its_object();
   test_bank_conflicts();
   test_shared_site_counts_extra_passes();
