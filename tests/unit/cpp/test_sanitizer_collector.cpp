@@ -400,7 +400,7 @@ void test_kernel_that_never_ends_is_left_alone() {
 
 void test_threads_with_a_stream_each() {
   recorded(
-      "objects", "16M",  // more slots than 50 launches in each stream take
+      "objects", "32M",  // more slots than 50 launches in each stream take
       [] {
         allocate(64 * kMiB, kMiB);
         std::vector<std::thread> workers;
