@@ -72,22 +72,7 @@ class Launches::Run {
   SanitizerResult read() {
     const auto batch = std::make_shared<Batch>(launches_, count_ * bytes_of_one());
     place(batch->staging.data());
-    const SlotSizes last = flights_[count_ - 1].layout.bytes;
-    const SlotSizes& each = slab_.of_slot;
-    SanitizerResult result = copy(host_.front, device(0).front, (count_ - 1) * each.front + last.front);
-    const size_t marks = (count_ - 1) * each.marks + last.marks;
-    if (result == SANITIZER_SUCCESS) result = copy(host_.marks, device(0).marks, marks);
-    size_t begin = count_, end = 0;  // of those that used their tables
-    for (size_t i = 0; i < count_ && result == SANITIZER_SUCCESS; ++i) {
-      if (totals(i).tables_used == 0) continue;
-      begin = std::min(begin, i), end = i + 1;
-    }
-    const size_t tables = begin < end ? (end - begin) * each.tables : 0;
-    if (result == SANITIZER_SUCCESS && tables != 0) {
-      result = copy(host_.tables + begin * each.tables, device(begin).tables, tables);
-      if (result == SANITIZER_SUCCESS) result = clear(device(begin).tables, tables);
-    }
-    if (result == SANITIZER_SUCCESS) result = clear(device(0).marks, marks);
+    SanitizerResult result = copy_together();
     if (result != SANITIZER_SUCCESS) {
       launches_.lose(static_cast<int64_t>(count_), "results could not be read: " + describe(result));
       return result;
@@ -137,6 +122,27 @@ class Launches::Run {
     host_.marks = host_.front + count_ * slab_.of_slot.front;
     host_.tables = host_.marks + count_ * slab_.of_slot.marks;
     host_.trace = host_.tables + count_ * slab_.of_slot.tables;
+  }
+
+  // What all launches have, and the tables of those that used them, which are clear then, as are the marks.
+  SanitizerResult copy_together() {
+    const SlotSizes last = flights_[count_ - 1].layout.bytes;
+    const SlotSizes& each = slab_.of_slot;
+    SanitizerResult result = copy(host_.front, device(0).front, (count_ - 1) * each.front + last.front);
+    const size_t marks = (count_ - 1) * each.marks + last.marks;
+    if (result == SANITIZER_SUCCESS) result = copy(host_.marks, device(0).marks, marks);
+    size_t begin = count_, end = 0;  // of those that used their tables
+    for (size_t i = 0; i < count_ && result == SANITIZER_SUCCESS; ++i) {
+      if (totals(i).tables_used == 0) continue;
+      begin = std::min(begin, i), end = i + 1;
+    }
+    const size_t tables = begin < end ? (end - begin) * each.tables : 0;
+    if (result == SANITIZER_SUCCESS && tables != 0) {
+      result = copy(host_.tables + begin * each.tables, device(begin).tables, tables);
+      if (result == SANITIZER_SUCCESS) result = clear(device(begin).tables, tables);
+    }
+    if (result == SANITIZER_SUCCESS) result = clear(device(0).marks, marks);
+    return result;
   }
 
   // Where a launch's results are now, and a copy of what few launches use.
