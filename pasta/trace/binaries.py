@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -50,18 +51,21 @@ class Binaries:
         wanted = lines.filter(open_ & pl.col("pc").is_not_null()).select("pid", "site_id", "binary", "symbol", "pc")
         if wanted.is_empty():
             return lines
-        found = []
+        groups = {str(binary): rows for (binary,), rows in wanted.group_by("binary", maintain_order=True)}
+        cubins = {binary: cubin for binary in groups if (cubin := self._cubin(binary)) is not None}
         deadline = time.monotonic() + _DISASSEMBLY_SECONDS
-        for (binary,), rows in wanted.group_by("binary", maintain_order=True):
-            cubin = self._cubin(str(binary))
-            if cubin is None:
-                continue
-            symbols = rows["symbol"].unique(maintain_order=True)
-            texts = disassemble(self._directory / str(binary), cubin, symbols, deadline - time.monotonic())
-            for pid, site_id, _, symbol, pc in rows.iter_rows():
-                place = cubin.place(symbol, pc)
-                where = (None, None, None) if place is None else (place.file, place.line, _readable(place.function))
-                found.append((pid, site_id, *where, texts.get((symbol, pc))))
+
+        def disassembled(binary: str) -> dict[tuple[str, int], str]:
+            symbols = groups[binary]["symbol"].unique(maintain_order=True)
+            return disassemble(self._directory / binary, cubins[binary], symbols, deadline - time.monotonic())
+
+        found = []
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # libraries have a binary for each kernel or so
+            for (binary, cubin), texts in zip(cubins.items(), pool.map(disassembled, cubins), strict=True):
+                for pid, site_id, _, symbol, pc in groups[binary].iter_rows():
+                    place = cubin.place(symbol, pc)
+                    where = (None, None, None) if place is None else (place.file, place.line, _readable(place.function))
+                    found.append((pid, site_id, *where, texts.get((symbol, pc))))
         schema = {name: lines.schema[name] for name in ("pid", "site_id", "file", "line", "function", "text")}
         answers = pl.DataFrame(found, schema, orient="row")
         filled = lines.join(answers, on=["pid", "site_id"], how="left", maintain_order="left", suffix="_found")

@@ -187,6 +187,29 @@ def test_sealing_says_where_instructions_come_from(tmp_path: Path, monkeypatch: 
         assert trace.manifest["instructions"] == {"global": 2, "shared": 1}  # kernels that have them
 
 
+def test_each_binary_is_disassembled_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for nvdisasm says which file it was given; the first takes longest."""
+    program = tmp_path / "nvdisasm"
+    program.write_text(
+        f"""#!/bin/sh
+for file; do :; done
+case $file in *a0) sleep 0.3;; esac
+printf '\\t.section\\t.text.%s,"ax"\\n        /*0090*/  FROM %s ;\\n' {TWICE} "${{file##*/}}"
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(binaries, "_nvdisasm", lambda: str(program))
+    directory = tmp_path / "t.pasta"
+    names = [f"cubin-a{i}" for i in range(6)]
+    record(directory, [site(i, 0x90, binary=name) for i, name in enumerate(names)], [])
+    for name in names:
+        shutil.copy(CUBIN, directory / name)
+    seal.seal(directory)
+    with Trace.open(directory) as trace:
+        texts = trace.line.sort("site_id").select("text").collect()["text"].to_list()
+    assert texts == [f"FROM {name}" for name in names]
+
+
 def test_a_missing_or_strange_binary_is_a_loss(tmp_path: Path) -> None:
     directory = tmp_path / "t.pasta"
     record(directory, [site(1, 0x90), site(2, 0x90, binary="../cubin-aa"), site(3, 0x90, binary="cubin-bb")], [])
