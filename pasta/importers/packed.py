@@ -138,7 +138,8 @@ class Source:
         if not head.startswith(_SQLITE):
             return {}
         with database_errors(self.path), closing(connect(self.plain)) as database:
-            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            # The name of a damaged one may be of another type.
+            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND typeof(name) = 'text'"
             names = [row[0] for row in database.execute(query)]
             return {name: columns(database, name) for name in names}
 

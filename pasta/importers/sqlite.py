@@ -28,8 +28,10 @@ class Database:
         self._connection = connection
         #: Added to every time that ``time`` reads, to place this file on the clock of another.
         self.shift_ns = 0
-        # Virtual tables have no page of their own: what reading one costs is up to the module behind it.
-        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
+        # Virtual tables have no page of their own: what reading one costs is up to the module behind it. The name of a
+        # damaged table may be of another type.
+        condition = "type = 'table' AND rootpage > 0 AND typeof(name) = 'text'"
+        query = f"SELECT name FROM sqlite_master WHERE {condition} ORDER BY name"
         names = [row[0] for row in self.rows(query)]
         self.tables: Mapping[str, tuple[str, ...]] = {
             name: tuple(str(row[1]) for row in self.rows(f"PRAGMA table_info({quote(name)})")) for name in names

@@ -496,6 +496,19 @@ def test_no_column_has_to_be_there_or_to_hold_what_it_should(tmp_path: Path, dat
         imported(odd.done())
 
 
+def test_a_table_whose_name_is_damaged_is_none(tmp_path: Path) -> None:
+    export = NsysExport(tmp_path / "name.sqlite")
+    export.kernel("axpy", 3, 4, correlation=1)
+    export.nvtx("range", 0, 9)
+    path = export.done()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'NVTX_EVENTS'")
+    trace = imported(path)
+    assert len(trace.rows("kernel", "name")) == 1
+    assert not trace.rows("range", "name")
+
+
 @MANY_FILES
 @given(flips=FLIPS)
 def test_damaged_bytes_never_do_more_than_fail_with_a_message(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
