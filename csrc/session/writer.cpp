@@ -3,8 +3,6 @@
 #include <chrono>
 #include <cstring>
 
-#include <pthread.h>
-
 #include "session/background_thread.h"
 #include "session/gate.h"
 #include "session/session.h"
@@ -56,7 +54,7 @@ ThreadBuffer* Writer::add_thread() {
 }
 
 void Writer::start(void (*tick)()) {
-  const std::string error = start_background_thread([this, tick] { run(tick); });
+  const std::string error = start_background_thread("pasta-writer", [this, tick] { run(tick); });
   std::lock_guard lock(mutex_);
   started_ = error.empty();
   if (started_) return;
@@ -65,7 +63,6 @@ void Writer::start(void (*tick)()) {
 }
 
 void Writer::run(void (*tick)()) {
-  pthread_setname_np(pthread_self(), "pasta-writer");
   while (true) {
     uint64_t requested;
     {

@@ -138,10 +138,7 @@ class Source:
         if not head.startswith(_SQLITE):
             return {}
         with database_errors(self.path), closing(connect(self.plain)) as database:
-            # The name of a damaged one may be of another type.
-            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND typeof(name) = 'text'"
-            names = [row[0] for row in database.execute(query)]
-            return {name: columns(database, name) for name in names}
+            return {name: columns(database, name) for name in names(database, "type IN ('table', 'view')")}
 
     def digest(self) -> str:
         """Return the SHA-256 of the file as it is on disk."""
@@ -187,6 +184,12 @@ def connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=2.0)
     database.text_factory = partial(str, encoding="utf-8", errors="replace")
     return database
+
+
+def names(database: sqlite3.Connection, condition: str) -> list[str]:
+    """Return what ``database`` has under a name and ``condition``, in order; that of a damaged entry may be no text."""
+    query = f"SELECT name FROM sqlite_master WHERE {condition} AND typeof(name) = 'text' ORDER BY name"
+    return [row[0] for row in database.execute(query)]
 
 
 def columns(database: sqlite3.Connection, table: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from pasta.importers.packed import Source, connect, database_errors
+from pasta.importers.packed import Source, connect, database_errors, names
 
 #: Rows fetched at a time.
 FETCH_ROWS = 8192
@@ -28,13 +28,11 @@ class Database:
         self._connection = connection
         #: Added to every time that ``time`` reads, to place this file on the clock of another.
         self.shift_ns = 0
-        # Virtual tables have no page of their own: what reading one costs is up to the module behind it. The name of a
-        # damaged table may be of another type.
-        condition = "type = 'table' AND rootpage > 0 AND typeof(name) = 'text'"
-        query = f"SELECT name FROM sqlite_master WHERE {condition} ORDER BY name"
-        names = [row[0] for row in self.rows(query)]
+        # Virtual tables have no page of their own: what reading one costs is up to the module behind it.
+        with database_errors(source.path):
+            tables = names(connection, "type = 'table' AND rootpage > 0")
         self.tables: Mapping[str, tuple[str, ...]] = {
-            name: tuple(str(row[1]) for row in self.rows(f"PRAGMA table_info({quote(name)})")) for name in names
+            name: tuple(str(row[1]) for row in self.rows(f"PRAGMA table_info({quote(name)})")) for name in tables
         }
 
     def rows(self, query: str, parameters: Iterable[Any] = ()) -> Iterator[Row]:

@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <string>
 
-#include <pthread.h>
-
 #include "backends/cupti/client.h"
 #include "backends/cupti/library.h"
 #include "session/background_thread.h"
@@ -120,7 +118,7 @@ bool Collector::start() {
   if (cupti.call.cuptiActivityFlushPeriod != nullptr) cupti.call.cuptiActivityFlushPeriod(kFlushPeriodMs);
   clock_.begin = clock_.end = read_clock();
 
-  if (const std::string error = start_background_thread([this] { run_decoder(); }); !error.empty()) {
+  if (const std::string error = start_background_thread("pasta-cupti", [this] { run_decoder(); }); !error.empty()) {
     fail("", error, "raise the limit of threads");
     return false;
   }
@@ -315,7 +313,6 @@ ClockReading Collector::read_clock() {
 }
 
 void Collector::run_decoder() {
-  pthread_setname_np(pthread_self(), "pasta-cupti");
   while (true) {
     const FilledBuffer buffer = buffers_->pop(kIdle);
     ClockMap clock;

@@ -177,7 +177,7 @@ void Collector::harvest(int64_t deadline_ns) {
   std::unique_lock lock(finish_mutex_);
   if (!finishing_) {
     finishing_ = true;
-    const std::string error = start_background_thread([this] {
+    const std::string error = start_background_thread("pasta-harvest", [this] {
       const Inside inside;
       finish_all();
       std::lock_guard done(finish_mutex_);

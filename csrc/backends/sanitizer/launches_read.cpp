@@ -70,7 +70,8 @@ class Launches::Run {
 
   // Everything is copied, cleared, and left to be decoded.
   SanitizerResult read() {
-    const auto batch = std::make_shared<Batch>(launches_, count_ * bytes_of_one());
+    size_t bytes = count_ * bytes_of_one();
+    const auto batch = std::make_shared<Batch>(launches_, bytes);
     place(batch->staging.data());
     SanitizerResult result = copy_together();
     if (result != SANITIZER_SUCCESS) {
@@ -81,12 +82,13 @@ class Launches::Run {
     for (size_t i = 0; i < count_; ++i) {
       Copied copied{flights_[i].launch, flights_[i].layout, flights_[i].snapshot, {}, {}};
       const SanitizerResult of_one = read_one(i, copied);
+      bytes += copied.objects.size();
       if (of_one == SANITIZER_SUCCESS) batch->launches.push_back(std::move(copied));
       else launches_.lose(1, "results could not be read: " + describe(of_one));
       if (result == SANITIZER_SUCCESS) result = of_one;
     }
     if (result == SANITIZER_SUCCESS) result = clear_fronts();
-    launches_.decoding_.add(count_ * bytes_of_one(), [batch, &launches = launches_] {
+    launches_.decoding_.add(bytes, [batch, &launches = launches_] {
       for (const Copied& copied : batch->launches) launches.emit(copied);
     });
     return result;

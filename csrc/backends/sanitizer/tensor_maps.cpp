@@ -72,11 +72,12 @@ std::shared_ptr<const MapDecoder> TensorMaps::decoder() const {
     std::lock_guard lock(mutex_);
     if (learning_ == nullptr) {
       learning_ = std::make_shared<Learning>();
-      const std::string error = start_background_thread([learning = learning_, find = find_, context = context_.load()] {
+      const auto learn = [learning = learning_, find = find_, context = context_.load()] {
         std::string why;
         std::optional<MapDecoder> learnt = MapDecoder::learn(find(context), why);
         learning->end(std::move(learnt), why);
-      });
+      };
+      const std::string error = start_background_thread("pasta-maps", learn);
       if (!error.empty()) learning_->end(std::nullopt, error);
     }
     learning = learning_;

@@ -27,7 +27,6 @@ struct WorkQueue::State {
 };
 
 void WorkQueue::State::run() {
-  pthread_setname_np(pthread_self(), "pasta-decoder");
   std::unique_lock lock(mutex);
   while (true) {
     added.wait(lock, [this] { return !items.empty() || ends; });
@@ -56,7 +55,7 @@ void WorkQueue::add(size_t bytes, std::function<void()> work) {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (!state.started) {
-    state.started = start_background_thread([kept = state_] { kept->run(); }).empty();
+    state.started = start_background_thread("pasta-decoder", [kept = state_] { kept->run(); }).empty();
     if (!state.started) {
       lock.unlock();
       return work();

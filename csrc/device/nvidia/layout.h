@@ -132,8 +132,8 @@ enum Features : uint32_t {
   kObjects = 1u << 0,
   kSites = 1u << 1,
   kBlocks = 1u << 2,
-  // Operands that patches got after 13.0, undefined in the hands of an older library.
-  kBulkMasks = 1u << 3,   // since 13.3: the byte mask of bulk stores
+  // The byte mask of bulk stores is an operand since 13.3, undefined in the hands of an older library.
+  kBulkMasks = 1u << 3,
   kTrace = 1u << 4,
 };
 

@@ -281,6 +281,10 @@ GLOBAL_PATCHES(trace);
 ASYNC_COPY_PATCH(objects);
 ASYNC_COPY_PATCH(full);
 ASYNC_COPY_PATCH(trace);
+#else
+OF_TYPE(pasta_objects_memcpy_async_before_13_5, SanitizerCallbackMemcpyAsync);
+OF_TYPE(pasta_full_memcpy_async_before_13_5, SanitizerCallbackMemcpyAsync);
+OF_TYPE(pasta_trace_memcpy_async_before_13_5, SanitizerCallbackMemcpyAsync);
 #endif
 
 #define BULK_STORE_PATCH(depth)                                                                                    \
