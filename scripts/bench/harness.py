@@ -34,7 +34,7 @@ class Variant:
     prefix: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)
-    # Further columns of a workload, for example bytes_per_kernel, when a process has measured it.
+    # Further columns of a workload, for example bytes_per_kernel, when a process measured it and ended as it should.
     after: Callable[[str], Mapping[str, float]] | None = None
     workloads: frozenset[str] | None = None  # those that it is for; None: all
     timeout_s: float = 600  # for a process
@@ -126,7 +126,7 @@ def run_once(
         entry.values.append(row["value"])
         entry.extra |= {k: v for k, v in row.items() if k not in ("workload", "unit", "value")}
     names = {row["workload"] for row in measured}
-    if variant.after is not None:
+    if variant.after is not None and not wrong:
         for workload in names:
             samples[workload, variant.name].extra |= variant.after(workload)
     for workload in chosen:

@@ -55,6 +55,12 @@ def test_what_was_measured_before_the_end_counts() -> None:
     assert found["broken", "bad"]["note"] == "failed with status 3"
 
 
+def test_what_a_broken_process_left_has_no_further_columns() -> None:
+    variant = Variant("sized", after=lambda workload: {"bytes_per_kernel": 8.0})
+    assert rows([variant], ["quick"])["quick", "sized"]["bytes_per_kernel"] == 8.0
+    assert "bytes_per_kernel" not in rows([variant], ["quick", "broken"])["quick", "sized"]
+
+
 def test_a_variant_is_run_for_its_workloads_only() -> None:
     found = rows([Variant("native"), Variant("few", workloads=frozenset(["b"]))], ["a", "b"])
     assert set(found) == {("a", "native"), ("b", "native"), ("b", "few")}
