@@ -4,77 +4,20 @@
 #if __has_include(<sanitizer.h>)
 
 #include <algorithm>
-#include <tuple>
+#include <array>
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 #include <vector>
 
-#include "backends/sanitizer/decode.h"
-#include "backends/sanitizer/slot_layout.h"
 #include "device/nvidia/object_reducer.h"
 #include "device/nvidia/site_reducer.h"
 #include "device/nvidia/tensor_map_reducer.h"
 #include "device/nvidia/trace_writer.h"
-#include "host_slot.h"
-#include "patched.h"
-#include "warp_emulator.h"
-
-using namespace pasta::nvidia;
-namespace sanitizer = pasta::sanitizer;
+#include "test_slot.h"
 
 namespace {
-
-constexpr uint32_t kFull = 0xffffffff;
-constexpr uint64_t kMiB = 1 << 20;
-
-// How many of the tables that take most counts have room: all, hot counters only, none.
-enum class Room { quick, hot, none };
-Room g_room = Room::quick;
-
-// A slot in host memory over the given objects (begin, bytes), numbered as they come, in order of address.
-struct TestSlot {
-  sanitizer::Snapshot snapshot;
-  HostSlot slot;
-  sanitizer::TensorMaps maps;
-
-  explicit TestSlot(const std::vector<std::pair<uint64_t, uint64_t>>& objects,
-                    uint32_t features = kObjects | kSites | kBlocks) {
-    sanitizer::Cuts cuts;
-    for (const auto& [begin, bytes] : objects) {
-      const uint32_t blocks = static_cast<uint32_t>(((bytes - 1) >> kBlockShift) + 1);
-      cuts.ranges.push_back({begin, begin + bytes, cuts.page_words, blocks > 1 ? cuts.block_count : kUntracked});
-      cuts.places.push_back({static_cast<int64_t>(cuts.places.size()), 0, false});
-      cuts.page_words += static_cast<uint32_t>(((begin + bytes - 1) >> kPageShift) - (begin >> kPageShift)) / 32 + 1;
-      if (blocks > 1) cuts.block_count += blocks;
-    }
-    snapshot = {std::make_shared<sanitizer::Cuts>(cuts), std::vector<int64_t>(cuts.ranges.size(), pasta::kNullI64)};
-    slot = HostSlot(cuts, sanitizer::SlotLayout::of(cuts, features));
-    if (g_room != Room::quick) std::fill_n(slot.quick_keys(), slot.layout.quick().keys, UINT64_MAX);
-    if (g_room == Room::none) header().hot_capacity = 0;
-  }
-  SlotHeader& header() { return slot.header(); }
-  sanitizer::DecodedSlot decode() { return slot.decode(snapshot, maps, true); }
-  // All zeros for an object, or a site, that has no row.
-  pasta::AccessObjectRecord object(int64_t id) {
-    for (const auto& row : decode().objects) {
-      if (row.object_id == id) return row;
-    }
-    return {};
-  }
-  pasta::AccessSiteRecord site(uint64_t pc) {
-    for (const auto& row : decode().sites) {
-      if (row.pc == pc) return row.row;
-    }
-    return {};
-  }
-};
-
-void access(TestSlot& slot, uint32_t active, uint64_t pc, const std::function<uint64_t(uint32_t)>& address,
-            uint32_t bytes, AccessKind kind) {
-  warp::g_multiprocessor += 5;
-  warp::run(active, [&](uint32_t lane) { patched::all(slot.header(), pc, address(lane), bytes, kind); });
-}
 
 void test_lookup_checks_both_ends() {
   const TestSlot slot({{0x1000, 0x100}, {0x2000, 0x1000}, {0x3000, 0x10}});
@@ -130,39 +73,6 @@ void test_strides() {
   }
 }
 
-// The same again and again: half a warp, and a warp across two blocks of 2 MiB.
-void test_known_accesses_of_parts() {
-  TestSlot slot({{64 * kMiB, 8 * kMiB}});
-  for (int i = 0; i < 5; ++i) {
-    access(slot, 0x0f0f0f0f, 0x10, [](uint32_t lane) { return 64 * kMiB + lane * 4; }, 4, AccessKind::load);
-    access(slot, kFull, 0x20, [](uint32_t lane) { return 66 * kMiB - 64 + lane * 4; }, 4, AccessKind::store);
-    CHECK(patched::g_quick == (g_room == Room::quick && i > 0));
-  }
-  const auto row = slot.object(0);
-  CHECK(row.loads == 5 * 16 && row.stores == 5 * 32 && row.pages_4k == 3);
-  const auto half = slot.site(0x10), across = slot.site(0x20);
-  CHECK(half.executions == 5 && half.lanes == 5 * 16 && half.sectors == 5 * 4 && half.ideal_sectors == 5 * 2);
-  CHECK(half.min_lanes == 16 && half.max_lanes == 16 && across.executions == 5 && across.sectors == 5 * 4);
-  const auto blocks = slot.decode().blocks;
-  CHECK(blocks.size() == 2 && blocks[0].accesses == 5 * (16 + 16) && blocks[1].accesses == 5 * 16);
-}
-
-// Lanes in no order, each on a page of its own, at the end of a known range and then at its beginning.
-void test_scattered_lanes_of_a_known_range() {
-  constexpr uint64_t begin = 64 * kMiB, page = 4096;
-  TestSlot slot({{begin, 128 * page}});
-  access(slot, kFull, 0x10, [](uint32_t lane) { return begin + 64 * page + lane * 4; }, 4, AccessKind::load);
-  for (const uint64_t first : {90, 5}) {
-    const auto address = [&](uint32_t lane) { return begin + (first + lane * 13 % 32) * page + lane * 4; };
-    access(slot, kFull, 0x10, address, 4, AccessKind::load);
-    CHECK(patched::g_quick == (g_room == Room::quick));
-  }
-  const auto row = slot.object(0);
-  CHECK(row.loads == 3 * 32 && row.pages_4k == 1 + 2 * 32);
-  CHECK(row.first_offset == static_cast<int64_t>(5 * page));  // lane 0's; 13 * 27 % 32 == 31
-  CHECK(row.last_offset == static_cast<int64_t>((90 + 31) * page + 27 * 4 + 3));
-}
-
 void test_broadcast_needs_one_sector() {
   TestSlot slot({{kMiB, kMiB}});
   access(slot, kFull, 0x10, [](uint32_t) { return kMiB + 64; }, 8, AccessKind::load);
@@ -191,87 +101,6 @@ void test_pages_of_unaligned_object() {
   TestSlot slot({{kMiB + 4000, 200}});
   access(slot, 0b11, 0x10, [](uint32_t lane) { return kMiB + 4000 + lane * 100; }, 4, AccessKind::load);
   CHECK(slot.object(0).pages_4k == 2);
-}
-
-// Two objects in one page, one after the other by the same instruction: what is settled for one is not for the other.
-void test_neighbours_in_a_page() {
-  for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
-    TestSlot slot({{kMiB, 512}, {kMiB + 512, 512}}, features);
-    for (int i = 0; i < 10; ++i) {
-      warp::run(kFull, [&](uint32_t lane) {
-        const uint64_t address = kMiB + (i % 4 == 3 ? 512 : 0) + lane * 8;
-        (features == kObjects ? patched::objects : patched::all)(slot.header(), 0x10, address, 8, AccessKind::load);
-      });
-    }
-    CHECK(slot.object(0).loads == 8 * 32 && slot.object(1).loads == 2 * 32);
-    CHECK(slot.object(0).last_offset == 255 && slot.object(1).first_offset == 0);
-  }
-}
-
-// One instruction that goes from range to range. In different areas each has a hint of its own: once both were seen
-// none is looked up, and the instruction's hint stays until it follows that of an area. In one area they share one.
-void test_hints_of_areas() {
-  constexpr uint64_t a = 64 * kMiB, beside_a = a + 8192, b = 80 * kMiB;
-  const bool room = g_room == Room::quick;
-  for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
-    for (const uint32_t active : {kFull, 0x0f0f0f0fu}) {
-      TestSlot slot({{a, 4096}, {beside_a, 4096}, {b, 4096}}, features);
-      // Whether an access leaves a hint; `clock` is what lanes::any_number() says.
-      const auto left = [&, active = active, objects = features == kObjects](uint64_t address, uint32_t clock = 1) {
-        const int before = patched::g_hints_left;
-        warp::g_multiprocessor = clock;
-        warp::run(active, [&](uint32_t lane) {
-          (objects ? patched::objects : patched::all)(slot.header(), 0x10, address + lane * 4, 4, AccessKind::load);
-        });
-        return patched::g_hints_left != before;
-      };
-      CHECK(left(a) && left(b));
-      for (int i = 0; i < 5; ++i) {
-        CHECK(left(a) != room && !patched::g_quick);  // b's is the instruction's hint
-        CHECK(left(b) != room && patched::g_quick == room);
-      }
-      CHECK(left(a, kServedByArea) != room && !patched::g_quick);
-      CHECK(left(a) != room && patched::g_quick == room);
-      CHECK(left(b) != room && !patched::g_quick);
-      for (int i = 0; i < 3; ++i) CHECK(left(beside_a) && left(a));
-      const int lanes = __builtin_popcount(active);
-      CHECK(slot.object(0).loads == (1 + 5 + 2 + 3) * lanes && slot.object(1).loads == 3 * lanes);
-      CHECK(slot.object(2).loads == (1 + 5 + 1) * lanes);
-      CHECK(slot.object(0).first_offset == 0 && slot.object(2).last_offset == (active == kFull ? 127 : 111));
-      if (features != kObjects) CHECK(slot.site(0x10).executions == 21 && slot.site(0x10).lanes == 21 * lanes);
-    }
-  }
-}
-
-// Each lane of a warp in an area of its own, of one range: the hint that one of them leaves serves all.
-void test_one_hint_for_lanes_in_many_areas() {
-  constexpr uint64_t a = 64 * kMiB, b = 256 * kMiB;
-  for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
-    TestSlot slot({{a, 64 * kMiB}, {b, 64 * kMiB}}, features);
-    for (int i = 0; i < 6; ++i) {
-      warp::run(kFull, [&](uint32_t lane) {
-        const uint64_t address = (i % 2 == 0 ? a : b) + lane * 2 * kMiB;
-        (features == kObjects ? patched::objects : patched::all)(slot.header(), 0x10, address, 4, AccessKind::load);
-      });
-    }
-    CHECK(slot.object(0).loads == 3 * 32 && slot.object(1).loads == 3 * 32);
-    const Totals& totals = *slot.header().totals;  // which says that nothing was counted slowly
-    CHECK((totals.tables_used == 0 && totals.objects_used == 0) == (g_room == Room::quick));
-  }
-}
-
-// As many as a kernel that works on many tensors is in at once.
-void test_neighbouring_areas_have_hints_of_their_own() {
-  TestSlot slot({});
-  for (const uint64_t step : {1, 2, 4, 16, 64}) {
-    std::set<const Hint*> hints;
-    for (uint64_t i = 0; i < 100; ++i) hints.insert(area_hint_of(slot.header(), 0x1230, (i * step + 7) * kMiB));
-    CHECK(hints.size() == 100);
-    for (const Hint* const hint : hints) {
-      CHECK(hint >= hint_of(slot.header(), 0xff0) + 1);
-      CHECK(reinterpret_cast<const uint64_t*>(hint + 1) <= slot.slot.quick_keys());
-    }
-  }
 }
 
 void test_span_clips_to_its_object() {
@@ -494,24 +323,15 @@ void test_tensor_loads_keep_their_extremes() {
 
 int main() {
   test_lookup_checks_both_ends();
-  for (const auto& [room, scattered] : {std::pair(Room::none, false), {Room::hot, false}, {Room::quick, false},
-                                        {Room::none, true}, {Room::hot, true}, {Room::quick, true}}) {
-    g_room = room, warp::g_scattered = scattered;
+  in_every_room([] {
     test_vector_add();
     test_strides();
-    test_scattered_lanes_of_a_known_range();
-    test_known_accesses_of_parts();
     test_broadcast_needs_one_sector();
     test_unknown_addresses_are_nobodys();
     test_random_against_plain_count();
-    test_hints_of_areas();
-    test_one_hint_for_lanes_in_many_areas();
-  }
-  warp::g_scattered = false;
+  });
   test_extremes_of_neighbours();
   test_pages_of_unaligned_object();
-  test_neighbours_in_a_page();
-  test_neighbouring_areas_have_hints_of_their_own();
   test_span_clips_to_its_object();
   test_bank_conflicts();
   test_shared_site_counts_extra_passes();
