@@ -327,13 +327,8 @@ void Decoding::emit_objects() {
     if (!known || counters.end == 0) continue;  // of TMA loads through unknown maps the object is all that is known
     const Cuts::Place& place = cuts_.places[index];
     const nvidia::Range& range = slot_.ranges[index];
-    const uint64_t first = ~counters.inverted_first, last = counters.end - 1;
-    if (first > last || last >= range.end - range.begin) {
-      ++result.damaged;
-      continue;
-    }
-    if (row.first_offset == kNullI64) row.first_offset = static_cast<int64_t>(place.offset + first);
-    row.last_offset = static_cast<int64_t>(place.offset + last);
+    if (row.first_offset == kNullI64) row.first_offset = static_cast<int64_t>(place.offset + ~counters.inverted_first);
+    row.last_offset = static_cast<int64_t>(place.offset + counters.end - 1);
     // A reservation has bitmaps only where tensors are or were.
     if (range.page_word == nvidia::kUntracked || (place.reserved && key.second == kNullI64)) sum.untracked = true;
     else sum.pages.add(slot_.pages + range.page_word, range.begin, range.end);

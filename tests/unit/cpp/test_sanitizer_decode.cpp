@@ -136,20 +136,6 @@ void test_tensors_have_rows_of_their_own() {
   CHECK(tensor.first_offset == 4096 + 4 && tensor.last_offset == 4096 + 7);
 }
 
-// Where the first and the last byte of a range make no sense, neither they nor its pages are told.
-void test_a_last_byte_beyond_its_range_is_damage() {
-  for (const uint64_t end : {uint64_t{1} << 40, uint64_t{100}}) {
-    Filled slot;
-    nvidia::ObjectCounters& counters = slot.header.objects[0];
-    counters.count[0] = 1;
-    counters.end = end, counters.inverted_first = ~uint64_t{100};  // the first byte is at 100
-    const DecodedSlot decoded = slot.decode();
-    CHECK(decoded.damaged == 1 && decoded.objects.size() == 1 && decoded.objects[0].loads == 1);
-    CHECK(decoded.objects[0].first_offset == kNullI64 && decoded.objects[0].last_offset == kNullI64);
-    CHECK(decoded.objects[0].pages_4k == kNullI64);
-  }
-}
-
 // The same rows, whether memory was cut only where its tensors are now or also where there were others before.
 void test_old_cuts_change_no_rows() {
   std::mt19937 random(7);
@@ -415,7 +401,6 @@ int main() {
   test_empty_slot_has_no_rows();
   test_counters_become_rows();
   test_tensors_have_rows_of_their_own();
-  test_a_last_byte_beyond_its_range_is_damage();
   test_old_cuts_change_no_rows();
   test_sites_become_rows();
   test_quick_and_hot_counters_are_added_up();
