@@ -16,7 +16,7 @@ void test_known_accesses_of_parts() {
   TestSlot slot({{64 * kMiB, 8 * kMiB}});
   for (int i = 0; i < 5; ++i) {
     access(slot, 0x0f0f0f0f, 0x10, [](uint32_t lane) { return 64 * kMiB + lane * 4; }, 4, AccessKind::load);
-    access(slot, kFull, 0x20, [](uint32_t lane) { return 66 * kMiB - 64 + lane * 4; }, 4, AccessKind::store);
+    access(slot, kWarp, 0x20, [](uint32_t lane) { return 66 * kMiB - 64 + lane * 4; }, 4, AccessKind::store);
     CHECK(patched::g_quick == (g_room == Room::quick && i > 0));
   }
   const auto row = slot.object(0);
@@ -32,10 +32,10 @@ void test_known_accesses_of_parts() {
 void test_scattered_lanes_of_a_known_range() {
   constexpr uint64_t begin = 64 * kMiB, page = 4096;
   TestSlot slot({{begin, 128 * page}});
-  access(slot, kFull, 0x10, [](uint32_t lane) { return begin + 64 * page + lane * 4; }, 4, AccessKind::load);
+  access(slot, kWarp, 0x10, [](uint32_t lane) { return begin + 64 * page + lane * 4; }, 4, AccessKind::load);
   for (const uint64_t first : {90, 5}) {
     const auto address = [&](uint32_t lane) { return begin + (first + lane * 13 % 32) * page + lane * 4; };
-    access(slot, kFull, 0x10, address, 4, AccessKind::load);
+    access(slot, kWarp, 0x10, address, 4, AccessKind::load);
     CHECK(patched::g_quick == (g_room == Room::quick));
   }
   const auto row = slot.object(0);
@@ -49,7 +49,7 @@ void test_neighbours_in_a_page() {
   for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
     TestSlot slot({{kMiB, 512}, {kMiB + 512, 512}}, features);
     for (int i = 0; i < 10; ++i) {
-      warp::run(kFull, [&](uint32_t lane) {
+      warp::run(kWarp, [&](uint32_t lane) {
         const uint64_t address = kMiB + (i % 4 == 3 ? 512 : 0) + lane * 8;
         (features == kObjects ? patched::objects : patched::all)(slot.header(), 0x10, address, 8, AccessKind::load);
       });
@@ -65,7 +65,7 @@ void test_hints_of_areas() {
   constexpr uint64_t a = 64 * kMiB, beside_a = a + 8192, b = 80 * kMiB;
   const bool room = g_room == Room::quick;
   for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
-    for (const uint32_t active : {kFull, 0x0f0f0f0fu}) {
+    for (const uint32_t active : {kWarp, 0x0f0f0f0fu}) {
       TestSlot slot({{a, 4096}, {beside_a, 4096}, {b, 4096}}, features);
       // Whether an access leaves a hint; `clock` is what lanes::any_number() says.
       const auto left = [&, active = active, objects = features == kObjects](uint64_t address, uint32_t clock = 1) {
@@ -88,7 +88,7 @@ void test_hints_of_areas() {
       const int lanes = __builtin_popcount(active);
       CHECK(slot.object(0).loads == (1 + 5 + 2 + 3) * lanes && slot.object(1).loads == 3 * lanes);
       CHECK(slot.object(2).loads == (1 + 5 + 1) * lanes);
-      CHECK(slot.object(0).first_offset == 0 && slot.object(2).last_offset == (active == kFull ? 127 : 111));
+      CHECK(slot.object(0).first_offset == 0 && slot.object(2).last_offset == (active == kWarp ? 127 : 111));
       if (features != kObjects) CHECK(slot.site(0x10).executions == 21 && slot.site(0x10).lanes == 21 * lanes);
     }
   }
@@ -100,7 +100,7 @@ void test_one_hint_for_lanes_in_many_areas() {
   for (const uint32_t features : {uint32_t{kObjects}, kObjects | kSites}) {
     TestSlot slot({{a, 64 * kMiB}, {b, 64 * kMiB}}, features);
     for (int i = 0; i < 6; ++i) {
-      warp::run(kFull, [&](uint32_t lane) {
+      warp::run(kWarp, [&](uint32_t lane) {
         const uint64_t address = (i % 2 == 0 ? a : b) + lane * 2 * kMiB;
         (features == kObjects ? patched::objects : patched::all)(slot.header(), 0x10, address, 4, AccessKind::load);
       });

@@ -43,7 +43,7 @@ void test_vector_add() {
     const uint64_t i = at % kN;
     for (const auto& [pc, base, kind] : {std::tuple{0x10, a, AccessKind::load}, {0x20, b, AccessKind::load},
                                          {0x30, c, AccessKind::store}}) {
-      access(slot, kFull, pc, [&, base = base](uint32_t lane) { return base + (i + lane) * 4; }, 4, kind);
+      access(slot, kWarp, pc, [&, base = base](uint32_t lane) { return base + (i + lane) * 4; }, 4, kind);
       quick += patched::g_quick;
     }
   }
@@ -65,7 +65,7 @@ void test_strides() {
   for (const uint32_t stride : {1, 2, 4, 8, 16, 32}) {
     TestSlot slot({{kMiB, kMiB}});
     for (int i = 0; i < 3; ++i) {
-      access(slot, kFull, 0x10, [&](uint32_t lane) { return kMiB + lane * stride * 4; }, 4, AccessKind::load);
+      access(slot, kWarp, 0x10, [&](uint32_t lane) { return kMiB + lane * stride * 4; }, 4, AccessKind::load);
     }
     const auto site = slot.site(0x10);
     CHECK(site.sectors == 3 * (stride < 8 ? 4 * stride : 32));
@@ -75,14 +75,14 @@ void test_strides() {
 
 void test_broadcast_needs_one_sector() {
   TestSlot slot({{kMiB, kMiB}});
-  access(slot, kFull, 0x10, [](uint32_t) { return kMiB + 64; }, 8, AccessKind::load);
+  access(slot, kWarp, 0x10, [](uint32_t) { return kMiB + 64; }, 8, AccessKind::load);
   const auto site = slot.site(0x10);
   CHECK(site.sectors == 1 && site.ideal_sectors == 1 && site.lanes == 32 && site.bytes == 256);
 }
 
 void test_unknown_addresses_are_nobodys() {
   TestSlot slot({{kMiB, 4096}});
-  access(slot, kFull, 0x10, [](uint32_t lane) { return kMiB + 4096 - 64 + lane * 4; }, 4, AccessKind::store);
+  access(slot, kWarp, 0x10, [](uint32_t lane) { return kMiB + 4096 - 64 + lane * 4; }, 4, AccessKind::store);
   CHECK(slot.object(0).stores == 16 && slot.object(pasta::kNullI64).stores == 16);
   CHECK(slot.object(0).last_offset == 4095);
 }
@@ -94,6 +94,15 @@ void test_extremes_of_neighbours() {
     access(slot, 1, 0x10, [&, offset = offset](uint32_t) { return kMiB + offset; }, bytes, AccessKind::load);
   }
   CHECK(slot.object(0).first_offset == 60 && slot.object(0).last_offset == 87);
+}
+
+// An access may end beyond the object that it begins in: a vector load of the last of an odd number of elements.
+void test_an_access_across_the_end() {
+  TestSlot slot({{kMiB, 20}, {kMiB + 20, 492}});
+  access(slot, 0b11, 0x10, [](uint32_t lane) { return kMiB + lane * 16; }, 16, AccessKind::load);
+  const auto row = slot.object(0);
+  CHECK(row.loads == 2 && row.first_offset == 0 && row.last_offset == 31 && row.pages_4k == 1);
+  CHECK(slot.decode().objects.size() == 1 && slot.decode().damaged == 0);
 }
 
 // A page's bit is that of the address space: an object that begins within a page shares it.
@@ -137,7 +146,7 @@ void test_random_against_plain_count() {
   std::map<uint64_t, SiteCount> expected_sites;
   for (int round = 0; round < 3000; ++round) {
     const uint64_t pc = 16 * (round % 50);
-    const uint32_t active = round % 3 == 0 ? static_cast<uint32_t>(random()) | 1u << (random() % 32) : kFull;
+    const uint32_t active = round % 3 == 0 ? static_cast<uint32_t>(random()) | 1u << (random() % 32) : kWarp;
     const uint32_t bytes = 1u << (round % 5);
     const int kind = round % 50 % 3;  // of the instruction
     std::array<uint64_t, 32> addresses;
@@ -218,21 +227,21 @@ uint32_t passes(uint32_t active, const std::function<uint32_t(uint32_t)>& addres
 // Shared memory has 32 banks of 4 bytes; lanes that ask for the same word share it.
 void test_bank_conflicts() {
   for (const uint32_t stride : {1, 2, 4, 8, 16, 32}) {
-    CHECK(passes(kFull, [&](uint32_t lane) { return lane * stride * 4; }, 4) == stride);
+    CHECK(passes(kWarp, [&](uint32_t lane) { return lane * stride * 4; }, 4) == stride);
   }
-  CHECK(passes(kFull, [](uint32_t lane) { return lane * 33 * 4; }, 4) == 1);  // a padded column
-  CHECK(passes(kFull, [](uint32_t) { return 128u; }, 4) == 1);                 // broadcast
-  CHECK(passes(kFull, [](uint32_t lane) { return lane; }, 1) == 1);            // bytes of 8 words
-  CHECK(passes(kFull, [](uint32_t lane) { return lane * 8; }, 8) == 2);        // 256 bytes
-  CHECK(passes(kFull, [](uint32_t lane) { return lane * 16; }, 16) == 4);      // 512 bytes
+  CHECK(passes(kWarp, [](uint32_t lane) { return lane * 33 * 4; }, 4) == 1);  // a padded column
+  CHECK(passes(kWarp, [](uint32_t) { return 128u; }, 4) == 1);                 // broadcast
+  CHECK(passes(kWarp, [](uint32_t lane) { return lane; }, 1) == 1);            // bytes of 8 words
+  CHECK(passes(kWarp, [](uint32_t lane) { return lane * 8; }, 8) == 2);        // 256 bytes
+  CHECK(passes(kWarp, [](uint32_t lane) { return lane * 16; }, 16) == 4);      // 512 bytes
   CHECK(passes(0xff, [](uint32_t lane) { return lane * 128; }, 16) == 8);      // 8 rows in one bank group
   CHECK(passes(0b11, [](uint32_t lane) { return lane * 128; }, 4) == 2);
 }
 
 void test_shared_site_counts_extra_passes() {
   TestSlot slot({});
-  warp::run(kFull, [&](uint32_t lane) {
-    reduce_shared_site(slot.header(), kFull, 0x40, lane * 8 * 4, 4, AccessKind::store);
+  warp::run(kWarp, [&](uint32_t lane) {
+    reduce_shared_site(slot.header(), kWarp, 0x40, lane * 8 * 4, 4, AccessKind::store);
   });
   const auto site = slot.site(0x40);
   CHECK(site.bank_conflicts == 7 && site.sectors == pasta::kNullI64 && site.space == pasta::Space::shared);
@@ -275,7 +284,7 @@ void test_trace_of_even_and_uneven_lanes() {
   Traced trace(32);
   const uint32_t active = 0b10110;
   trace.access(active, [](uint32_t lane) { return kMiB - 100 * lane; });  // 1, 2 and 4: no even spacing
-  trace.access(kFull, [](uint32_t lane) { return kMiB - 8 * lane; });
+  trace.access(kWarp, [](uint32_t lane) { return kMiB - 8 * lane; });
   trace.access(0b1000, [](uint32_t) { return 5 * kMiB; });
   warp::run(1u << 7, [&](uint32_t) { trace_span(trace.header, 0x50, 9, 1 << 20, AccessKind::load); });
   CHECK(trace.totals.trace_wanted == 5 && trace.totals.trace_lost == 0);
@@ -285,7 +294,7 @@ void test_trace_of_even_and_uneven_lanes() {
   const uint64_t* const addresses = reinterpret_cast<const uint64_t*>(&trace.records[1]);
   CHECK(addresses[0] == kMiB - 100 && addresses[1] == kMiB - 200 && addresses[2] == kMiB - 400);
   const TraceRecord& even = trace.records[2];
-  CHECK(!traced_scattered(even.what) && even.lanes == kFull && even.address == kMiB && even.stride == -8);
+  CHECK(!traced_scattered(even.what) && even.lanes == kWarp && even.address == kMiB && even.stride == -8);
   CHECK(even.bytes == 4 && trace.records[3].lanes == 0b1000 && trace.records[3].stride == 0);
   CHECK(trace.records[4].lanes == 1u << 7 && trace.records[4].bytes == 1 << 20 && trace.records[4].address == 9);
 }
@@ -294,10 +303,10 @@ void test_trace_of_even_and_uneven_lanes() {
 // that would fit are lost too.
 void test_trace_that_is_full() {
   Traced trace(20);
-  for (int i = 0; i < 3; ++i) trace.access(kFull, [](uint32_t lane) { return kMiB + lane * lane * 4; });
+  for (int i = 0; i < 3; ++i) trace.access(kWarp, [](uint32_t lane) { return kMiB + lane * lane * 4; });
   trace.access(1, [](uint32_t) { return kMiB; });
   CHECK(trace.totals.trace_wanted == 28 && trace.totals.trace_lost == 2);
-  CHECK(trace.records[9].lanes == kFull && trace.records[18].lanes == 0);
+  CHECK(trace.records[9].lanes == kWarp && trace.records[18].lanes == 0);
 }
 
 void test_tensor_loads_keep_their_extremes() {
@@ -331,6 +340,7 @@ int main() {
     test_random_against_plain_count();
   });
   test_extremes_of_neighbours();
+  test_an_access_across_the_end();
   test_pages_of_unaligned_object();
   test_span_clips_to_its_object();
   test_bank_conflicts();

@@ -16,7 +16,6 @@
 using namespace pasta::nvidia;
 namespace sanitizer = pasta::sanitizer;
 
-inline constexpr uint32_t kFull = 0xffffffff;
 inline constexpr uint64_t kMiB = 1 << 20;
 
 // How many of the tables that take most counts have room: all, hot counters only, none.
@@ -41,7 +40,7 @@ struct TestSlot {
   }
   SlotHeader& header() { return slot.header(); }
   sanitizer::DecodedSlot decode() { return slot.decode(snapshot, maps, true); }
-  // All zeros for an object, or a site, that has no row.
+  // All null for an object, or a site, that has no row.
   pasta::AccessObjectRecord object(int64_t id) {
     for (const auto& row : decode().objects) {
       if (row.object_id == id) return row;
